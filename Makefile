@@ -1,0 +1,109 @@
+# Every command of this repository. `make help` lists them.
+#
+# All of them set up what they need first, from the hashed locks in requirements/, into .venv, .engine and .tools
+# below this folder; nothing has to be installed by hand but Python 3.11, pip and make.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+# The Python to build .venv from, 3.11 or later.
+PYTHON ?= python3
+# ENGINE=no leaves the engine's environment alone: the tests that need a real vLLM then say that they were skipped.
+ENGINE ?= yes
+# What to hand to pytest: make test PYTEST="-x tests/integration".
+PYTEST ?=
+# Which versions `make lock` may raise: UPGRADE="--upgrade" for all, UPGRADE="--upgrade-package aiohttp" for one.
+UPGRADE ?=
+
+BIN := .venv/bin
+# What runs may call our tools by name. Not exported: `make setup` must find the Python outside .venv.
+RUN := PATH="$(CURDIR)/$(BIN):$(CURDIR)/.tools/bin:$$PATH"
+
+# Folders are named only once they hold Python, since mypy refuses one that does not.
+SCRIPTS := $(sort $(dir $(wildcard bench/*.py examples/*.py migrations/*.py migrations/versions/*.py)))
+
+.PHONY: help setup check lint types unit test demo bench lock wheel engine clean distclean
+
+help: ## List the commands
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: .venv/.installed ## Make .venv from the locks, with the project itself in place
+
+# `venv --without-pip` needs no Debian package beyond python3, and `pip --python` (22.3 and later) reaches into it, so
+# neither python3-venv nor a system-wide install is asked for. uv does the rest because it takes seconds, not minutes.
+# Nothing is removed, so that a package being tried out survives; a fresh .venv holds the locks exactly.
+.venv/.installed: requirements/uv.txt requirements/dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed: make PYTHON=python3.11 …")'
+	test -x $(BIN)/python || $(PYTHON) -m venv --without-pip .venv
+	test -x $(BIN)/uv || $(PYTHON) -m pip --python $(BIN)/python install --quiet --require-hashes --requirement requirements/uv.txt
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes --requirement requirements/dev.txt
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	touch $@
+
+check: lint types unit ## All that is quick: lint, contracts, types, unit tests with the gate on domain/ (under 30 s)
+
+lint: setup ## Format, lint and import contracts
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
+	$(BIN)/lint-imports --no-logo
+
+types: setup ## Types, strictly
+	$(BIN)/mypy src tests $(SCRIPTS)
+
+unit: setup ## Unit tests; every branch of domain/ must be taken
+	$(RUN) coverage run -m pytest tests/unit --quiet
+	$(BIN)/coverage report
+
+test: setup engine .tools/bin/promtool ## All tests, on real PostgreSQL, S3 and vLLM
+	$(RUN) pytest $(PYTEST)
+
+demo: setup ## Set everything up and answer a real batch with a real model
+	$(RUN) python examples/demo.py
+
+bench: setup ## Measure, on loopback only; prints a table, writes bench/results/
+	$(RUN) python -m bench
+
+# Idempotent and safe to interrupt: it does nothing where the environment is finished and up to date.
+engine: setup ## Make the engine's own environment (vLLM) in .engine, unless ENGINE=no
+	$(if $(filter no,$(ENGINE)),@echo "ENGINE=no: .engine is left as it is",$(RUN) slackwater engine install)
+
+# Prometheus is unpacked, not installed: no root needed, and Debian's package would start a server.
+.tools/bin/promtool:
+	@mkdir -p .tools/bin
+	@if command -v promtool > /dev/null && command -v prometheus > /dev/null; then \
+	  ln -sf "$$(command -v promtool)" "$$(command -v prometheus)" .tools/bin/; \
+	elif command -v apt-get > /dev/null; then \
+	  echo "Unpacking Prometheus into .tools"; \
+	  cd .tools; \
+	  $(DOWNLOAD) prometheus || { apt-get -qq update; $(DOWNLOAD) prometheus; }; \
+	  dpkg -x prometheus_*.deb prometheus; \
+	  rm prometheus_*.deb; \
+	  ln -sf ../prometheus/usr/bin/promtool ../prometheus/usr/bin/prometheus bin/; \
+	else \
+	  echo "No promtool and no apt-get here: the tests that need Prometheus will say that they were skipped."; \
+	fi
+
+# As the user who asks: apt's own user may not write here.
+DOWNLOAD = apt-get -qq -o APT::Sandbox::User=$$(id -un) download
+
+lock: setup ## Compile requirements/*.txt from pyproject.toml; UPGRADE=--upgrade raises versions
+	$(LOCK) pyproject.toml --output-file requirements/service.txt
+	$(LOCK) pyproject.toml --group dev --output-file requirements/dev.txt
+	echo uv | $(LOCK) - --no-annotate --constraint requirements/dev.txt --output-file requirements/uv.txt
+
+# Hashes, and neither addresses nor paths: the same files serve behind any mirror.
+LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+  --annotation-style line --no-emit-index-url --no-emit-find-links $(UPGRADE)
+
+wheel: setup ## Build the wheel into dist/
+	$(BIN)/uv build --quiet --wheel --no-build-isolation --python $(BIN)/python --out-dir dist
+
+clean: ## Remove caches and what was built
+	rm -rf dist .coverage .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find src tests bench examples migrations -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean ## The same, and the environments: the next command sets up from nothing
+	rm -rf .venv .engine .models .tools

@@ -1,0 +1,1 @@
+"""Slackwater: batch inference for LLMs with exactly one result for every request."""
