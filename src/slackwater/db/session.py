@@ -1,0 +1,149 @@
+"""The one way to the database: a pool, and transactions that say which stage they belong to.
+
+Every transaction of the service passes :meth:`Database.transaction`, so that crash points and faults can be enumerated
+from one place. A driver error that means "PostgreSQL does not answer" becomes DatabaseUnavailable at this edge.
+"""
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
+
+import psycopg
+from psycopg.rows import namedtuple_row
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from slackwater.domain.errors import DatabaseUnavailable
+
+_DOES_NOT_ANSWER = "the database does not answer; try again shortly"
+
+
+class TransactionSeam(Protocol):
+    """Called around every commit; the production seam does nothing."""
+
+    async def before_commit(self, stage: str) -> None:
+        """Run after the last statement and before COMMIT."""
+        ...
+
+    async def after_commit(self, stage: str) -> None:
+        """Run right after COMMIT returned."""
+        ...
+
+
+class NoSeam:
+    """The seam of production: nothing happens at it."""
+
+    async def before_commit(self, stage: str) -> None:
+        """Do nothing."""
+
+    async def after_commit(self, stage: str) -> None:
+        """Do nothing."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PoolSettings:
+    """How many connections one process may hold."""
+
+    size: int = 10
+    overflow: int = 5
+    timeout_seconds: float = 10.0
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Turn the driver's ways of saying "PostgreSQL does not answer" into one error of ours."""
+    try:
+        yield
+    except (OperationalError, InterfaceError, PoolTimeout, psycopg.OperationalError, psycopg.InterfaceError) as error:
+        raise DatabaseUnavailable(_DOES_NOT_ANSWER) from error
+    except DBAPIError as error:
+        if error.connection_invalidated:
+            raise DatabaseUnavailable(_DOES_NOT_ANSWER) from error
+        raise
+
+
+def driver_url(url: str) -> str:
+    """Name the driver in a ``postgresql://`` URL, as SQLAlchemy wants it."""
+    for scheme in ("postgresql://", "postgres://"):
+        if url.startswith(scheme):
+            return "postgresql+psycopg://" + url.removeprefix(scheme)
+    return url
+
+
+class Database:
+    """A pool of connections to one PostgreSQL database; safe for many tasks of one event loop."""
+
+    def __init__(self, engine: AsyncEngine, seam: TransactionSeam) -> None:
+        self._engine = engine
+        self._autocommit = engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._seam = seam
+
+    @classmethod
+    def connect(cls, url: str, *, pool: PoolSettings | None = None, seam: TransactionSeam | None = None) -> Self:
+        """Prepare a pool for a ``postgresql://`` URL; no connection is made yet."""
+        pool = pool or PoolSettings()
+        engine = create_async_engine(
+            driver_url(url),
+            pool_size=pool.size,
+            max_overflow=pool.overflow,
+            pool_timeout=pool.timeout_seconds,
+            pool_pre_ping=False,
+            pool_recycle=1800,
+            connect_args={
+                # A pooler may stand in front (transaction-scoped SQL only), and it would not know prepared names.
+                "prepare_threshold": None,
+                "connect_timeout": 5,
+                "keepalives_idle": 10,
+                "keepalives_interval": 5,
+                "keepalives_count": 3,
+                "application_name": "slackwater",
+            },
+        )
+        return cls(engine, seam or NoSeam())
+
+    @asynccontextmanager
+    async def transaction(self, stage: str) -> AsyncIterator[AsyncConnection]:
+        """Run one transaction: committed when the block ends, rolled back when it raises.
+
+        Raises DatabaseUnavailable where the database cannot be reached or the connection breaks.
+        """
+        with _translated():
+            async with self._engine.connect() as connection, connection.begin():
+                yield connection
+                await self._seam.before_commit(stage)
+        await self._seam.after_commit(stage)
+
+    async def fetch(self, stage: str, statement: str, params: Mapping[str, Any]) -> list[Any]:
+        """Run one statement of ``queue.sql`` as a transaction of its own and return its rows as named tuples.
+
+        One round trip: the connection commits by itself. Errors as for :meth:`transaction`.
+        """
+        await self._seam.before_commit(stage)
+        with _translated():
+            async with self._autocommit.connect() as connection:
+                rows = await fetch(connection, statement, params)
+        await self._seam.after_commit(stage)
+        return rows
+
+    async def ping(self) -> None:
+        """Ask for nothing. Raises DatabaseUnavailable where no answer comes."""
+        await self.fetch("ping", "SELECT 1", {})
+
+    async def close(self) -> None:
+        """Close every connection. Idempotent."""
+        await self._engine.dispose()
+
+
+async def fetch(connection: AsyncConnection, statement: str, params: Mapping[str, Any]) -> list[Any]:
+    """Run one statement on the driver's own connection, past SQLAlchemy, and return its rows as named tuples."""
+    raw = await connection.get_raw_connection()
+    driver = raw.driver_connection
+    assert isinstance(driver, psycopg.AsyncConnection)
+    cursor = driver.cursor(row_factory=namedtuple_row)
+    async with cursor:
+        await cursor.execute(statement, params)
+        if cursor.description is None:
+            return []
+        return await cursor.fetchall()
