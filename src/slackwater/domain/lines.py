@@ -1,0 +1,72 @@
+"""The one way to cut a file into lines: at line feeds, and at nothing else.
+
+Not at a carriage return, not at U+2028, U+2029 or U+0085: those may stand in a string. White space around a line (a
+carriage return before the line feed, say) is not part of it, a line of white space alone is none, and one byte order
+mark at the very start of a file is dropped. Physical line numbers count every line feed.
+"""
+
+from typing import Final
+
+import msgspec
+
+BOM: Final = b"\xef\xbb\xbf"
+WHITE_SPACE: Final = b" \t\r"
+"""What JSON allows between tokens, without the line feed."""
+
+_UTF16_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
+_NUL: Final = 0
+_FIRST_BYTES: Final = 4
+
+
+class _Identity(msgspec.Struct, gc=False):
+    custom_id: str
+
+
+_read_identity: Final = msgspec.json.Decoder(_Identity).decode
+
+
+class LineSplitter:
+    """Cuts a file that comes in blocks of any size. A line that has no end yet is kept, but not at any length."""
+
+    __slots__ = ("_longest", "_overlong", "_rest", "dropped_bytes")
+
+    def __init__(self, longest: int) -> None:
+        """``longest`` is how many bytes of a line may be held."""
+        self._longest = longest
+        self._rest = b""
+        self._overlong = 0
+        self.dropped_bytes = 0
+        """Length of an overlong line that ended in the last call and stood before the lines it returned; else 0."""
+
+    def feed(self, block: bytes) -> list[bytes]:
+        """Return the lines that end in this block, without their line feeds."""
+        lines = (self._rest + block if self._rest else block).split(b"\n")
+        self._rest = lines.pop()
+        self.dropped_bytes = 0
+        if lines and self._overlong:
+            self.dropped_bytes = self._overlong + len(lines.pop(0))
+            self._overlong = 0
+        if self._overlong or len(self._rest) > self._longest:
+            self._overlong += len(self._rest)
+            self._rest = b""
+        return lines
+
+    def finish(self) -> list[bytes]:
+        """Return what stands after the last line feed; an empty list when nothing does."""
+        lines = [self._rest] if self._rest else []
+        self._rest = b""
+        self.dropped_bytes, self._overlong = self._overlong, 0
+        return lines
+
+
+def is_utf16(start: bytes) -> bool:
+    """Tell from its first bytes whether a file is UTF-16 or UTF-32: JSON holds no NUL, they are full of them."""
+    return start.startswith(_UTF16_MARKS) or _NUL in start[:_FIRST_BYTES]
+
+
+def custom_id_of(line: bytes) -> str | None:
+    """Read a line's custom_id, whatever else is wrong with it; None where it has none that could be one."""
+    try:
+        return _read_identity(line).custom_id
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None

@@ -1,0 +1,1 @@
+"""Engines: the protocol, and the servers and processes that satisfy it."""
