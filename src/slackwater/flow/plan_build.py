@@ -1,0 +1,143 @@
+"""From a scanned input to the objects and the chunks of its plan."""
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
+from typing import NamedTuple
+
+from slackwater.blobs import keys
+from slackwater.blobs.protocol import BlobStore
+from slackwater.db.queue.planning import KnownModel, PlanClaim, PlannedChunk, RefusedLines
+from slackwater.domain.cutting import CutRules, Workload, is_one_chunk
+from slackwater.domain.scan import InputScan
+from slackwater.flow.plan_layout import (
+    ChunkBook,
+    Piece,
+    Segment,
+    in_place,
+    refused_entries,
+    rewritten,
+    segments_around_probe,
+    segments_by_model,
+    segments_with_probe,
+)
+from slackwater.flow.plan_probe import LEAST_LINES, random_lines, random_run
+from slackwater.flow.plan_scan import PlanScratch
+from slackwater.flow.plan_scratch import in_thread
+from slackwater.flow.plan_sort import SortedRecords, read_run
+from slackwater.flow.plan_write import KeepClaim, write_errors, write_plan
+
+
+class BuiltPlan(NamedTuple):
+    """A plan whose objects are durable, ready to be published."""
+
+    plan_key: str | None
+    """None where the chunks point into the input."""
+    index_key: str
+    chunks: list[PlannedChunk]
+    refused: RefusedLines | None
+
+
+class PlanBuilder:
+    """Builds the plan of one claim."""
+
+    def __init__(
+        self,
+        claim: PlanClaim,
+        scan: InputScan,
+        scratch: PlanScratch,
+        *,
+        rules: CutRules,
+        known: Mapping[str, KnownModel],
+        choose: Callable[[int], int],
+        longest_line: int,
+    ) -> None:
+        """``known`` are models by served id; ``choose`` gives a random number below its argument."""
+        self._claim = claim
+        self._scan = scan
+        self._scratch = scratch
+        self._rules = rules
+        self._choose = choose
+        self._longest_line = longest_line
+        self._workloads = workloads(scan, known)
+        self._book = ChunkBook(rules, scan.models, self._workloads)
+
+    async def build(self, blobs: BlobStore, *, keep_claim: KeepClaim) -> BuiltPlan:
+        """Sort, cut and write. Raises what the store and ``keep_claim`` raise."""
+        claim = self._claim
+        order = await in_thread(self._order)
+        await keep_claim()
+        plan_key = keys.plan_key(claim.batch_id, claim.claim_token) if order is not None else None
+        index_key = keys.plan_index_key(claim.batch_id, claim.claim_token)
+        pieces = chain(self._lines(order), self._refused())
+        await write_plan(blobs, pieces, plan_key=plan_key, index_key=index_key, keep_claim=keep_claim)
+        refused = await self._write_refused(blobs, keep_claim) if self._scan.n_refused else None
+        return BuiltPlan(plan_key, index_key, self._book.chunks(), refused)
+
+    def _order(self) -> SortedRecords | None:
+        """Return the order to write the lines in; None where they stay as they are."""
+        scan, scratch = self._scan, self._scratch
+        if not self._workloads:
+            return None
+        tiny = len(self._workloads) == 1 and is_one_chunk(self._rules, *self._workloads.values())
+        if tiny and not scan.n_refused:
+            return None
+        order = SortedRecords(scratch.records, scratch.file())
+        # Lines that are answered already must not stand in the bytes of a chunk.
+        return order if scan.n_refused or order.gains(scan.changes.total) else None
+
+    def _lines(self, order: SortedRecords | None) -> Iterator[Piece]:
+        source, records = self._scratch.input, self._scratch.records
+        if order is None:
+            return in_place(self._unmoved(), source)
+        if self._wants_probe:
+            probe = random_lines(records, self._choose, max_bytes=self._rules.max_bytes)
+            return rewritten(segments_with_probe(order, probe, self._book), source)
+        return rewritten(segments_by_model(order, self._book), source)
+
+    def _unmoved(self) -> Iterator[Segment]:
+        records = self._scratch.records
+        in_order = read_run(records, 0, records.size_bytes)
+        if self._wants_probe:
+            run = random_run(records, self._choose, max_bytes=self._rules.max_bytes)
+            return segments_around_probe(in_order, run, self._book)
+        return segments_by_model(in_order, self._book)
+
+    @property
+    def _wants_probe(self) -> bool:
+        return len(self._workloads) == 1 and self._scan.n_accepted.total() > LEAST_LINES
+
+    def _refused(self) -> Iterator[Piece]:
+        """Write the index of refused lines. Begins when all others are written: their chunk is the last."""
+        refused = self._scratch.refused
+        if refused.size_bytes:
+            seq = len(self._book.chunks())
+            records = read_run(refused, 0, refused.size_bytes)
+            yield from refused_entries(records, self._scratch.input, seq=seq, longest_line=self._longest_line)
+
+    async def _write_refused(self, blobs: BlobStore, keep_claim: KeepClaim) -> RefusedLines:
+        claim = self._claim
+        key = keys.plan_errors_key(claim.batch_id, claim.claim_token)
+        written = await write_errors(blobs, self._scratch.error_lines, key=key, keep_claim=keep_claim)
+        return RefusedLines(
+            model=next(iter(self._scan.models), ""),
+            n_lines=self._scan.n_refused,
+            err_key=key,
+            err_bytes=written.size_bytes,
+            err_sha256=written.sha256,
+        )
+
+
+def workloads(scan: InputScan, known: Mapping[str, KnownModel]) -> dict[int, Workload]:
+    """Say what there is to run for each model, by its number in the scan; models without lines to run are left out."""
+    total = scan.n_accepted.total()
+    loads: dict[int, Workload] = {}
+    for number, n_lines in sorted(scan.n_accepted.items()):
+        facts = known[scan.models[number]]
+        loads[number] = Workload(
+            n_lines=n_lines,
+            # Only the file's mean is known; a chunk's bytes are bounded by what it really holds.
+            n_bytes=scan.accepted_bytes * n_lines // total,
+            seconds_per_line=facts.seconds_per_line,
+            live_workers=facts.live_workers,
+        )
+    return loads

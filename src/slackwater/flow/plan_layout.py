@@ -1,0 +1,186 @@
+"""Where every line of a plan goes: in which order, into which chunk, at which bytes.
+
+Two layouts. *Rewritten*: the lines are copied into a plan object in sorted order, each with one line feed behind it.
+*In place*: another order would gain nothing, so the chunks point into the input as it is. Either way a sidecar index
+gets one JSON array for each line, ``[physical line, custom_id, offset, length, chunk]``; offset and length are those
+in the object that the chunks point into. Refused lines come last, with the chunk that holds their answers and their
+place in the input.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import groupby, islice
+from typing import Final, NamedTuple
+
+from slackwater.db.queue.planning import PlannedChunk
+from slackwater.domain.cutting import CutRules, Cutter, Workload
+from slackwater.domain.lines import custom_id_of
+from slackwater.domain.records import MODEL_BYTES, read_record, unpack_record
+from slackwater.domain.results import json_string
+from slackwater.domain.sortkeys import NO_KEY, shared_levels
+from slackwater.flow.plan_probe import PROBE_LINES
+from slackwater.flow.plan_scratch import PIECE_BYTES, ForwardReader, ScratchFile
+
+_PIECE_LINES: Final = 4_000
+_NO_CUSTOM_ID: Final = b"null"
+
+
+class Piece(NamedTuple):
+    """The next bytes of the plan object (none where the plan is in place) and of its index."""
+
+    lines: bytes
+    entries: bytes
+
+
+class Segment(NamedTuple):
+    """Packed records in plan order, all for one cutter."""
+
+    records: Iterable[bytes]
+    cutter: Cutter
+
+
+class ChunkBook:
+    """All chunks of a plan: one cutter for each model, and one for the probe."""
+
+    def __init__(self, rules: CutRules, models: list[str], workloads: dict[int, Workload]) -> None:
+        """``models`` are served ids; ``workloads`` are those of the models that have lines to run, by number."""
+        self._rules = rules
+        self._models = models
+        self._workloads = workloads
+        self._probe: list[tuple[int, Cutter]] = []
+        self._cutters: list[tuple[int, Cutter]] = []
+
+    @property
+    def models(self) -> list[int]:
+        """Numbers of the models that have lines to run."""
+        return list(self._workloads)
+
+    def probe(self) -> Cutter:
+        """Set the first chunk apart, whatever comes into it when. For plans of one model, before any other chunk."""
+        model = self.models[0]
+        # Small by choice: neither time nor share may end it.
+        cutter = Cutter(replace(self._rules, min_requests=PROBE_LINES), self._workloads[model])
+        self._probe = [(model, cutter)]
+        return cutter
+
+    def begin(self, model: int) -> Cutter:
+        """Begin the chunks of a model; those of the model before end here."""
+        next_seq = len(self._probe)
+        for _, cutter in self._cutters:
+            cutter.split()
+            next_seq += len(cutter.cuts)
+        cutter = Cutter(self._rules, self._workloads[model], first_seq=next_seq)
+        self._cutters.append((model, cutter))
+        return cutter
+
+    def chunks(self) -> list[PlannedChunk]:
+        """End the plan and return its chunks by number."""
+        planned: list[PlannedChunk] = []
+        for model, cutter in self._probe + self._cutters:
+            cutter.split()
+            planned += (
+                PlannedChunk(
+                    seq=cut.seq,
+                    model=self._models[model],
+                    byte_start=cut.byte_start,
+                    byte_length=cut.byte_length,
+                    n_requests=cut.n_requests,
+                    cost_seconds=cut.cost_seconds,
+                )
+                for cut in cutter.cuts
+            )
+        return planned
+
+
+def segments_by_model(records: Iterable[bytes], book: ChunkBook) -> Iterator[Segment]:
+    """Give each model's lines, which stand together, a cutter of its own."""
+    for model, group in groupby(records, key=lambda packed: packed[:MODEL_BYTES]):
+        yield Segment(group, book.begin(int.from_bytes(model, "big")))
+
+
+def segments_with_probe(records: Iterable[bytes], probe: list[bytes], book: ChunkBook) -> Iterator[Segment]:
+    """Put lines chosen from anywhere in front, as the first chunk."""
+    chosen = frozenset(probe)
+    yield Segment(probe, book.probe())
+    rest = (packed for packed in records if packed not in chosen)
+    yield from segments_by_model(rest, book)
+
+
+def segments_around_probe(records: Iterable[bytes], probe: range, book: ChunkBook) -> Iterator[Segment]:
+    """Make a run of lines the first chunk by its number alone: it stays where it is, and no chunk reaches over it."""
+    following = iter(records)
+    first = book.probe()
+    rest = book.begin(book.models[0])
+    yield Segment(islice(following, probe.start), rest)
+    yield Segment(islice(following, len(probe)), first)
+    rest.split()
+    yield Segment(following, rest)
+
+
+def rewritten(segments: Iterable[Segment], source: ScratchFile) -> Iterator[Piece]:
+    """Copy the lines of the segments one after another."""
+    lines: list[bytes] = []
+    entries: list[bytes] = []
+    position = flushed = 0
+    for records, cutter in segments:
+        last = NO_KEY
+        for packed in records:
+            fields = unpack_record(packed)
+            key = fields[:5]
+            start, length, number, id_start, id_length = fields[6:]
+            line = source.read(start, length)
+            seq = cutter.add(position, length + 1, shared_levels(key, last))
+            last = key
+            custom_id = line[id_start : id_start + id_length] or _custom_id(line)
+            entries.append(b"[%d,%b,%d,%d,%d]\n" % (number, custom_id, position, length, seq))
+            lines.append(line)
+            position += length + 1
+            if position - flushed >= PIECE_BYTES:
+                yield Piece(b"\n".join((*lines, b"")), b"".join(entries))
+                flushed = position
+                lines, entries = [], []
+    if lines:
+        yield Piece(b"\n".join((*lines, b"")), b"".join(entries))
+
+
+def in_place(segments: Iterable[Segment], source: ScratchFile) -> Iterator[Piece]:
+    """Leave the lines where they are."""
+    read = ForwardReader(source).read
+    entries: list[bytes] = []
+    for records, cutter in segments:
+        last = NO_KEY
+        for packed in records:
+            fields = unpack_record(packed)
+            key = fields[:5]
+            start, length, number, id_start, id_length = fields[6:]
+            # The file's last line may have no line feed.
+            seq = cutter.add(start, min(length + 1, source.size_bytes - start), shared_levels(key, last))
+            last = key
+            custom_id = read(start + id_start, id_length) if id_length else _custom_id(read(start, length))
+            entries.append(b"[%d,%b,%d,%d,%d]\n" % (number, custom_id, start, length, seq))
+            if len(entries) >= _PIECE_LINES:
+                yield Piece(b"", b"".join(entries))
+                entries = []
+    if entries:
+        yield Piece(b"", b"".join(entries))
+
+
+def refused_entries(records: Iterable[bytes], source: ScratchFile, *, seq: int, longest_line: int) -> Iterator[Piece]:
+    """Write the index of lines that are answered already, which stand in chunk ``seq``."""
+    read = ForwardReader(source).read
+    entries: list[bytes] = []
+    for packed in records:
+        record = read_record(packed)
+        # A line that was too long to be checked is too long to be read.
+        custom_id = _custom_id(read(record.start, record.length)) if record.length <= longest_line else _NO_CUSTOM_ID
+        entries.append(b"[%d,%b,%d,%d,%d]\n" % (record.number, custom_id, record.start, record.length, seq))
+        if len(entries) >= _PIECE_LINES:
+            yield Piece(b"", b"".join(entries))
+            entries = []
+    if entries:
+        yield Piece(b"", b"".join(entries))
+
+
+def _custom_id(line: bytes) -> bytes:
+    custom_id = custom_id_of(line)
+    return _NO_CUSTOM_ID if custom_id is None else json_string(custom_id)

@@ -1,0 +1,68 @@
+"""The second pass of planning: writes the objects of a plan, which nobody sees before the plan is published."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import AsyncExitStack
+from typing import TypeVar
+
+from slackwater.blobs.protocol import BlobStore, BlobWriter, Written
+from slackwater.flow.plan_layout import Piece
+from slackwater.flow.plan_scratch import ScratchFile, in_thread
+
+KeepClaim = Callable[[], Awaitable[None]]
+T = TypeVar("T")
+
+
+async def write_plan(
+    blobs: BlobStore, pieces: Iterable[Piece], *, plan_key: str | None, index_key: str, keep_claim: KeepClaim
+) -> None:
+    """Write the plan object (none where ``plan_key`` is None) and its index, both durable on return.
+
+    ``pieces`` blocks on the disk: the next piece is made in a thread while one is being written.
+    """
+    async with AsyncExitStack() as writers:
+        index: BlobWriter = await writers.enter_async_context(blobs.writer(index_key, stage="plan.index"))
+        plan: BlobWriter | None = None
+        if plan_key is not None:
+            plan = await writers.enter_async_context(blobs.writer(plan_key, stage="plan.write"))
+
+        async def write(piece: Piece) -> None:
+            await keep_claim()
+            if plan is not None and piece.lines:
+                await plan.write(piece.lines)
+            if piece.entries:
+                await index.write(piece.entries)
+
+        await _one_ahead(iter(pieces), write)
+        if plan is not None:
+            await plan.finish()
+        await index.finish()
+
+
+async def write_errors(blobs: BlobStore, lines: ScratchFile, *, key: str, keep_claim: KeepClaim) -> Written:
+    """Write the error lines of a plan as one object."""
+    async with blobs.writer(key, stage="plan.errors") as writer:
+
+        async def write(piece: bytes) -> None:
+            await keep_claim()
+            await writer.write(piece)
+
+        await _one_ahead(lines.pieces(), write)
+        return await writer.finish()
+
+
+async def _one_ahead(pieces: Iterator[T], write: Callable[[T], Awaitable[None]]) -> None:
+    """Write every piece while the next one is made."""
+
+    def make() -> asyncio.Task[T | None]:
+        return asyncio.create_task(in_thread(lambda: next(pieces, None)))
+
+    upcoming = make()
+    try:
+        while (piece := await upcoming) is not None:
+            upcoming = make()
+            await write(piece)
+    finally:
+        # Its thread reads files that are about to be closed.
+        upcoming.cancel()
+        await asyncio.wait((upcoming,))

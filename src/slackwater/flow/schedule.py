@@ -1,0 +1,100 @@
+"""Schedule: one elected leader leases chunks to workers, a tick at a time.
+
+Each tick asks the database who has room and what may run, lets the pure policy choose, and writes the leases in one
+statement that stands only while this leader's term does. A leader that is lost changes nothing but time: the next one
+begins a new term and reads the same tables.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+import structlog
+
+from slackwater.db.election import ElectionLock
+from slackwater.db.queue.leases import elect, lease_chunks, load_tags, openings, reap_leases, runnable, save_tags
+from slackwater.db.session import Database
+from slackwater.domain.policy import FairShare, Policy
+
+_LOG: Final = structlog.get_logger("slackwater.schedule")
+_LEASES_A_TICK: Final = 64
+_HEAD_CHUNKS: Final = 64
+_TICKS_BETWEEN_REAPS: Final = 10
+_TICKS_BETWEEN_LOCK_CHECKS: Final = 20
+_TICKS_BETWEEN_SAVES: Final = 100
+
+
+@dataclass(kw_only=True, slots=True)
+class Leader:
+    """The leader's state in memory; everything in it can be rebuilt from the tables."""
+
+    db: Database
+    lock: ElectionLock
+    holder: str
+    granted: Callable[[int], None]
+    """Told how many leases were written."""
+    reaped: Callable[[int], None]
+    """Told how many leases of dead workers ended."""
+    term: int | None = None
+    """The term this process leads, None while it does not."""
+    tags: dict[tuple[str, str], float] = field(default_factory=dict)
+    _policy: Policy = field(default_factory=lambda: FairShare({}))
+    _tick: int = 0
+
+    async def schedule_once(self) -> bool:
+        """Do one tick; returns whether leases were written. Does nothing while another process leads."""
+        self._tick += 1
+        if not await self._leads():
+            return False
+        assert self.term is not None
+        if self._tick % _TICKS_BETWEEN_REAPS == 0:
+            reaped = await reap_leases(self.db)
+            if reaped:
+                self.reaped(reaped)
+                _LOG.warning("leases of dead workers returned", chunks=reaped)
+        if self.tags and self._tick % _TICKS_BETWEEN_SAVES == 0:
+            await save_tags(self.db, self.tags)
+        return await self._lease(self.term)
+
+    async def _leads(self) -> bool:
+        """Hold or win the election; the first tick of a term reads the tags back."""
+        if self.term is not None and self._tick % _TICKS_BETWEEN_LOCK_CHECKS:
+            return True
+        try:
+            held = await self.lock.try_hold()
+        except BaseException:
+            self.term = None
+            raise
+        if not held:
+            self.term = None
+            return False
+        if self.term is None:
+            self.tags = await load_tags(self.db)
+            self._policy = FairShare(self.tags)
+            self.term = await elect(self.db, self.holder)
+            _LOG.info("leads", term=self.term, holder=self.holder)
+        return True
+
+    async def _lease(self, term: int) -> bool:
+        """Match who has room with what may run and write the leases."""
+        room = await openings(self.db)
+        if not room:
+            return False
+        models = sorted({model for opening in room for model in opening.models})
+        waiting = await runnable(self.db, models, head=_HEAD_CHUNKS)
+        grants = self._policy.grant(waiting, room, limit=_LEASES_A_TICK)
+        if not grants:
+            return False
+        written = await lease_chunks(self.db, term, grants)
+        if written == 0:
+            # Either another term has begun or the batches just stopped; the next lock check tells which.
+            _LOG.warning("no lease stands", term=term, asked=len(grants))
+        self.granted(written)
+        return written > 0
+
+    async def close(self) -> None:
+        """Save what is worth saving and give the lock up."""
+        if self.term is not None and self.tags:
+            await save_tags(self.db, self.tags)
+        self.term = None
+        await self.lock.close()

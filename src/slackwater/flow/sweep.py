@@ -1,0 +1,68 @@
+"""Sweep: what may go, goes. Every pass is bounded and idempotent, and touches nothing that a live process writes."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from slackwater.blobs import keys
+from slackwater.blobs.protocol import BlobStore
+from slackwater.db.queue.sweeping import (
+    EndedBatch,
+    expire_files,
+    forget_workers,
+    mark_purged,
+    purgeable_files,
+    referenced_keys,
+    sweep_chunks,
+    sweepable_batches,
+)
+from slackwater.db.session import Database
+
+_LOG: Final = structlog.get_logger("slackwater.sweep")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sweeper:
+    """What sweeping needs. ``keep_seconds`` is how long an ended batch keeps its chunk rows and parts."""
+
+    db: Database
+    store: BlobStore
+    keep_seconds: float
+
+    async def sweep_files_once(self) -> bool:
+        """Hide expired files, then remove the bytes of hidden ones; returns whether anything went."""
+        expired = await expire_files(self.db)
+        files = await purgeable_files(self.db)
+        if files:
+            # Bytes first: a crash in between leaves a hidden row, and the next pass removes nothing once more.
+            await self.store.delete([file.object_key for file in files], stage="sweep.file")
+            await mark_purged(self.db, [file.file_id for file in files])
+            _LOG.info("files purged", files=len(files))
+        return bool(expired or files)
+
+    async def sweep_batches_once(self) -> bool:
+        """Remove the working objects and chunk rows of batches that ended long enough ago."""
+        ended = await sweepable_batches(self.db, keep_seconds=self.keep_seconds)
+        for batch in ended:
+            await self._sweep(batch)
+        return bool(ended)
+
+    async def forget_workers_once(self) -> bool:
+        """Forget workers that fell silent long ago; returns whether there were any."""
+        return await forget_workers(self.db, keep_seconds=self.keep_seconds) > 0
+
+    async def _sweep(self, batch: EndedBatch) -> None:
+        """Remove one batch's plan and parts, but for objects that became files."""
+        prefixes = (keys.plans_prefix(batch.batch_id), keys.parts_prefix(batch.batch_id))
+        found = [stored.key for prefix in prefixes async for stored in self.store.list(prefix)]
+        for group in _groups(found, 1000):
+            kept = await referenced_keys(self.db, group)
+            await self.store.delete([key for key in group if key not in kept], stage="sweep.batch")
+        await sweep_chunks(self.db, batch.batch_id)
+
+
+def _groups(items: list[str], size: int) -> Iterable[list[str]]:
+    """Cut a list into pieces of at most ``size``."""
+    return (items[start : start + size] for start in range(0, len(items), size))
