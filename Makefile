@@ -57,7 +57,7 @@ unit: setup ## Unit tests; every branch of domain/ must be taken
 	$(RUN) coverage run -m pytest tests/unit --quiet
 	$(BIN)/coverage report
 
-test: setup engine .tools/bin/promtool ## All tests, on real PostgreSQL, S3 and vLLM
+test: setup engine .tools/.unpacked ## All tests, on real PostgreSQL, S3 and vLLM
 	$(RUN) pytest $(PYTEST)
 
 demo: setup ## Set everything up and answer a real batch with a real model
@@ -70,21 +70,21 @@ bench: setup ## Measure, on loopback only; prints a table, writes bench/results/
 engine: setup ## Make the engine's own environment (vLLM) in .engine, unless ENGINE=no
 	$(if $(filter no,$(ENGINE)),@echo "ENGINE=no: .engine is left as it is",$(RUN) slackwater engine install)
 
-# Prometheus is unpacked, not installed: no root needed, and Debian's package would start a server.
-.tools/bin/promtool:
+# Prometheus and nginx are unpacked, not installed: no root is needed, and Debian's packages would start servers.
+.tools/.unpacked:
 	@mkdir -p .tools/bin
-	@if command -v promtool > /dev/null && command -v prometheus > /dev/null; then \
-	  ln -sf "$$(command -v promtool)" "$$(command -v prometheus)" .tools/bin/; \
+	@if command -v promtool > /dev/null && command -v prometheus > /dev/null && command -v nginx > /dev/null; then \
+	  ln -sf $$(command -v promtool prometheus nginx) .tools/bin/; \
 	elif command -v apt-get > /dev/null; then \
-	  echo "Unpacking Prometheus into .tools"; \
+	  echo "Unpacking Prometheus and nginx into .tools"; \
 	  cd .tools; \
-	  $(DOWNLOAD) prometheus || { apt-get -qq update; $(DOWNLOAD) prometheus; }; \
-	  dpkg -x prometheus_*.deb prometheus; \
-	  rm prometheus_*.deb; \
-	  ln -sf ../prometheus/usr/bin/promtool ../prometheus/usr/bin/prometheus bin/; \
+	  $(DOWNLOAD) prometheus nginx || { apt-get -qq update; $(DOWNLOAD) prometheus nginx; }; \
+	  for package in *.deb; do dpkg -x $$package root; rm $$package; done; \
+	  ln -sf ../root/usr/bin/promtool ../root/usr/bin/prometheus ../root/usr/sbin/nginx bin/; \
 	else \
-	  echo "No promtool and no apt-get here: the tests that need Prometheus will say that they were skipped."; \
+	  echo "No prometheus, no nginx and no apt-get here: the tests that need them will say that they were skipped."; \
 	fi
+	@touch $@
 
 # As the user who asks: apt's own user may not write here.
 DOWNLOAD = apt-get -qq -o APT::Sandbox::User=$$(id -un) download
