@@ -89,6 +89,9 @@ class Settings(BaseSettings):
     )
     kv_cache_memory_bytes: int | None = Field(default=None, ge=1, description="Size of the KV cache on a CPU engine.")
 
+    simulated_seconds_per_token: float = Field(
+        default=0.0, ge=0, description="Time the simulated engine takes for each output token; 0 answers at once."
+    )
     models_dir: Path | None = Field(
         default=None,
         description="Folder of models that `slackwater engine install` makes; in the data folder when unset.",

@@ -123,7 +123,7 @@ def judge_models(models: Sequence[Model]) -> Finding:
         return warn("models", "none is known: every line is refused", "start a worker, or `slackwater model add`")
     waiting = [model.id for model in models if not model.live_workers]
     if waiting:
-        advice = "start a worker for it, or `slackwater model remove`: its lines wait until then"
+        advice = "start a worker for it: its lines wait until then; `slackwater model remove` refuses new ones"
         return warn("models", f"without a live worker: {_listed(waiting)}", advice)
     return ok("models", _listed([model.id for model in models]))
 

@@ -28,11 +28,12 @@ def _attached(settings: Settings) -> Engine:
 
 def _simulated(settings: Settings) -> Engine:
     """Make the simulated engine, which says its name."""
-    from slackwater.inference.simulated import SimulatedEngine, SimulatedSettings
+    from slackwater.inference.simulated import Latency, SimulatedEngine, SimulatedSettings
     from slackwater.inference.simulated_writer import SimulatedModel
 
     model = SimulatedModel(
         names=(settings.engine_served_name or settings.engine_model or "simulated",),
         max_model_len=settings.max_model_len or 32768,
     )
-    return SimulatedEngine(SimulatedSettings(model=model, max_num_seqs=settings.max_num_seqs))
+    latency = Latency(decode_seconds_per_token=settings.simulated_seconds_per_token)
+    return SimulatedEngine(SimulatedSettings(model=model, max_num_seqs=settings.max_num_seqs, latency=latency))

@@ -1,6 +1,7 @@
 """What every server role is given: settings become a database, an object store, metrics and logs, made in one place."""
 
 import asyncio
+import contextlib
 import ctypes
 import os
 import random
@@ -24,6 +25,7 @@ from slackwater.blobs.settings import StoreSettings
 from slackwater.blobs.store import open_store
 from slackwater.config import Settings
 from slackwater.db.session import Database, PoolSettings
+from slackwater.domain.errors import ObjectMissing
 from slackwater.logs import configure
 from slackwater.metrics import Metrics, create_metrics
 from slackwater.probe import Check
@@ -54,7 +56,12 @@ class Site:
 
     def checks(self) -> tuple[Check, ...]:
         """What this process needs to do its work."""
-        return (Check(name="database", ask=self.db.ping),)
+        return Check(name="database", ask=self.db.ping), Check(name="store", ask=self._ask_store)
+
+    async def _ask_store(self) -> None:
+        """Ask for an object that is never there: any answer will do."""
+        with contextlib.suppress(ObjectMissing):
+            await self.store.size("inputs/readiness")
 
 
 def start_logs(settings: Settings, role: str) -> None:
