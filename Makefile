@@ -20,7 +20,7 @@ UPGRADE ?=
 
 BIN := .venv/bin
 # What runs may call our tools by name. Not exported: `make setup` must find the Python outside .venv.
-RUN := PATH="$(CURDIR)/$(BIN):$(CURDIR)/.tools/bin:$$PATH"
+RUN := SLACKWATER_ENGINE_ENVIRONMENT="$(CURDIR)/.engine" SLACKWATER_MODELS_DIR="$(CURDIR)/.models" PATH="$(CURDIR)/$(BIN):$(CURDIR)/.tools/bin:$$PATH"
 
 # Folders are named only once they hold Python, since mypy refuses one that does not.
 SCRIPTS := $(sort $(dir $(wildcard bench/*.py examples/*.py migrations/*.py migrations/versions/*.py)))

@@ -5,16 +5,23 @@ setting; a test compares the two.
 """
 
 import os
-from collections.abc import Mapping
+import tomllib
 from pathlib import Path
 from typing import Final, Literal
 
-from pydantic import Field, SecretStr, ValidationError
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+    TomlConfigSettingsSource,
+)
 
 from slackwater.domain.errors import SetupError
 
 PREFIX: Final = "SLACKWATER_"
+CONFIG_FILE: Final = "SLACKWATER_CONFIG_FILE"
 
 NOT_SETTINGS: Final = frozenset(
     {
@@ -144,6 +151,14 @@ class Settings(BaseSettings):
         default="auto", description="`auto` is console on a terminal, else JSON."
     )
 
+    @field_validator("database_url")
+    @classmethod
+    def _is_postgresql(cls, url: SecretStr) -> SecretStr:
+        """Only PostgreSQL keeps the promises: one dialect, SKIP LOCKED, transactions."""
+        if not url.get_secret_value().startswith(("postgresql://", "postgres://")):
+            raise ValueError("must be a postgresql:// URL")
+        return url
+
     @classmethod
     def settings_customise_sources(
         cls,
@@ -154,28 +169,29 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Arguments first, then the environment, then the TOML file."""
-        path = os.environ.get("SLACKWATER_CONFIG_FILE")
+        path = os.environ.get(CONFIG_FILE)
         if path is None:
             return init_settings, env_settings
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, toml_file=path)
 
 
-def load(environment: Mapping[str, str], **overrides: object) -> Settings:
+def load(**overrides: object) -> Settings:
     """Read the settings; ``overrides`` (from the command line) win. Raises SetupError that names each wrong setting."""
     known = {PREFIX + name.upper() for name in Settings.model_fields} | NOT_SETTINGS
-    strange = sorted(
-        name
-        for name in environment
-        if name.startswith(PREFIX) and name not in known and not name.startswith("SLACKWATER_TEST_")
-    )
+    ours = (name for name in os.environ if name.startswith(PREFIX) and not name.startswith("SLACKWATER_TEST_"))
+    strange = sorted(set(ours) - known)
     if strange:
         raise SetupError(f"unknown settings in the environment: {', '.join(strange)}; docs/settings.md lists them all")
-    config_file = environment.get("SLACKWATER_CONFIG_FILE")
+    config_file = os.environ.get(CONFIG_FILE)
     if config_file is not None and not Path(config_file).is_file():
-        raise SetupError(f"SLACKWATER_CONFIG_FILE names no file: {config_file}")
+        raise SetupError(f"{CONFIG_FILE} names no file: {config_file}")
     try:
         return Settings(**{name: value for name, value in overrides.items() if value is not None})  # type: ignore[arg-type]
     except ValidationError as error:
         # The value itself may be a secret: only its name and what is wrong with it are told.
         wrong = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
         raise SetupError(f"wrong settings: {wrong}") from None
+    except SettingsError as error:
+        raise SetupError(f"wrong settings: {error}; lists are given as JSON") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise SetupError(f"cannot read the settings file {config_file}: {error}") from None

@@ -1,25 +1,19 @@
 """The operators' verbs: tenants, keys, models, workers. Each one is a short transaction on the site's database."""
 
 import asyncio
-import os
 import secrets
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import Annotated, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 import typer
 
 from slackwater.cli.admin_show import show_rows
-from slackwater.cli.folders import folders
 from slackwater.cli.people_exits import exits, say
-from slackwater.cli.site import new_uuid
-from slackwater.config import Settings, load
-from slackwater.db.accounts import create_tenant, find_tenant, list_tenants
-from slackwater.db.catalog import add_alias, add_model, list_models, list_workers, remove_model, set_draining
-from slackwater.db.credentials import SECRET_RANDOM_BYTES, create_key, list_keys, revoke_key
-from slackwater.db.session import Database
 from slackwater.domain.ids import KeyId, key_id, tenant_id
+
+if TYPE_CHECKING:
+    from slackwater.db.session import Database
 
 T = TypeVar("T")
 
@@ -33,18 +27,10 @@ model = typer.Typer(name="model", help="Models and their aliases: add, alias, li
 worker = typer.Typer(name="worker", help="Workers: list, drain.", no_args_is_help=True)
 
 
-def site_settings(data: Path | None = None) -> Settings:
-    """Read the settings; beside a running ``slackwater up`` those of that site, where nothing else is said."""
-    settings = load(os.environ)
-    site = folders(settings, data).site
-    if "database_url" in settings.model_fields_set or not site.is_file():
-        return settings
-    os.environ["SLACKWATER_CONFIG_FILE"] = str(site)
-    return load(os.environ)
-
-
-def with_database(act: Callable[[Database], Awaitable[T]]) -> T:
+def with_database(act: "Callable[[Database], Awaitable[T]]") -> T:
     """Run one act on the site's database. Ends the command with one line on stderr where it fails."""
+    from slackwater.cli.site_settings import site_settings
+    from slackwater.db.session import Database
 
     async def run() -> T:
         db = Database.connect(site_settings().database_url.get_secret_value())
@@ -68,6 +54,9 @@ def tenant_create(
     as_json: AsJson = False,
 ) -> None:
     """Add a tenant."""
+    from slackwater.cli.site import new_uuid
+    from slackwater.db.accounts import create_tenant
+
     made = with_database(
         lambda db: create_tenant(
             db,
@@ -85,6 +74,8 @@ def tenant_create(
 @tenant.command("list")
 def tenant_list(*, as_json: AsJson = False) -> None:
     """List every tenant."""
+    from slackwater.db.accounts import list_tenants
+
     show_rows(with_database(list_tenants), as_json=as_json)
 
 
@@ -96,8 +87,11 @@ def key_create(
     days: Annotated[float | None, typer.Option(min=0.001, help="Days until it expires; never when unset.")] = None,
 ) -> None:
     """Make an API key and print its secret, this once."""
+    from slackwater.cli.site import new_uuid
+    from slackwater.db.accounts import find_tenant
+    from slackwater.db.credentials import SECRET_RANDOM_BYTES, create_key
 
-    async def make(db: Database) -> str:
+    async def make(db: "Database") -> str:
         owner = await find_tenant(db, tenant_name)
         created = await create_key(
             db,
@@ -121,8 +115,10 @@ def key_list(
     as_json: AsJson = False,
 ) -> None:
     """List API keys, without their secrets."""
+    from slackwater.db.accounts import find_tenant
+    from slackwater.db.credentials import list_keys
 
-    async def read(db: Database) -> list[object]:
+    async def read(db: "Database") -> list[object]:
         owner = None if tenant_name is None else (await find_tenant(db, tenant_name)).id
         return [*await list_keys(db, tenant_id=owner)]
 
@@ -132,6 +128,8 @@ def key_list(
 @key.command("revoke")
 def key_revoke(found_key: Annotated[str, typer.Argument(metavar="KEY_ID", help="The key's id, `key_…`.")]) -> None:
     """End a key at once."""
+    from slackwater.db.credentials import revoke_key
+
     revoked = with_database(lambda db: revoke_key(db, key_id=KeyId(found_key), actor=_ACTOR))
     say(f"{found_key} is revoked" if revoked else f"{found_key} was revoked before")
 
@@ -143,6 +141,8 @@ def model_add(
     endpoint: Annotated[list[str] | None, typer.Option(help="Where its lines may go; everywhere when unset.")] = None,
 ) -> None:
     """Make a model known: its lines are accepted, and wait for a worker."""
+    from slackwater.db.catalog import add_model
+
     with_database(
         lambda db: add_model(db, model_id=name, actor=_ACTOR, max_model_len=max_model_len, endpoints=endpoint)
     )
@@ -155,6 +155,8 @@ def model_alias(
     name: Annotated[str, typer.Argument(metavar="MODEL", help="The model it stands for.")],
 ) -> None:
     """Let a name stand for a model."""
+    from slackwater.db.catalog import add_alias
+
     with_database(lambda db: add_alias(db, alias=alias, model_id=name, actor=_ACTOR))
     say(f"{alias} stands for {name}")
 
@@ -162,12 +164,16 @@ def model_alias(
 @model.command("list")
 def model_list(*, as_json: AsJson = False) -> None:
     """List the known models with their aliases and live workers."""
+    from slackwater.db.catalog import list_models
+
     show_rows(with_database(list_models), as_json=as_json)
 
 
 @model.command("remove")
 def model_remove(name: Annotated[str, typer.Argument(help="A model, or an alias.")]) -> None:
     """Forget a model with its aliases, or one alias."""
+    from slackwater.db.catalog import remove_model
+
     with_database(lambda db: remove_model(db, name=name, actor=_ACTOR))
     say(f"{name} is forgotten")
 
@@ -175,6 +181,8 @@ def model_remove(name: Annotated[str, typer.Argument(help="A model, or an alias.
 @worker.command("list")
 def worker_list(*, as_json: AsJson = False) -> None:
     """List the workers."""
+    from slackwater.db.catalog import list_workers
+
     show_rows(with_database(list_workers), as_json=as_json)
 
 
@@ -185,5 +193,7 @@ def worker_drain(
     undo: Annotated[bool, typer.Option("--undo", help="Take it back into service.")] = False,
 ) -> None:
     """Let a worker finish what it holds and take nothing new."""
+    from slackwater.db.catalog import set_draining
+
     with_database(lambda db: set_draining(db, worker_id=name, draining=not undo, actor=_ACTOR))
     say(f"{name} is back in service" if undo else f"{name} drains")

@@ -9,10 +9,10 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from slackwater.cli.admin import site_settings
 from slackwater.cli.people_exits import exits
 from slackwater.cli.people_text import plain
 from slackwater.cli.site import open_site
+from slackwater.cli.site_settings import site_settings
 from slackwater.flow.audit import Report, audit
 
 

@@ -11,11 +11,12 @@ from typing import Annotated
 
 import typer
 
-from slackwater.cli.admin import AsJson, site_settings
+from slackwater.cli.admin import AsJson
 from slackwater.cli.admin_show import show_rows
 from slackwater.cli.doctor_findings import Finding, Verdict, fault, ok, warn
 from slackwater.cli.folders import Folders, folders
-from slackwater.config import Settings
+from slackwater.cli.site_settings import site_beside, site_settings
+from slackwater.config import CONFIG_FILE, Settings, load
 from slackwater.domain.errors import SetupError
 
 
@@ -35,12 +36,14 @@ def doctor(
 def _examine(data_dir: Path | None) -> list[Finding]:
     """Read the settings, then examine everything they name."""
     try:
+        site = site_beside(load(), data_dir)
         settings = site_settings(data_dir)
     except SetupError as error:
         return [fault("settings", str(error), "docs/settings.md lists every setting")]
-    # After site_settings: it names the file of a running `slackwater up` where nothing else is said.
-    file = os.environ.get("SLACKWATER_CONFIG_FILE")
-    return [_settings(settings, file), *asyncio.run(_site_and_machine(settings, folders(settings, data_dir)))]
+    places = folders(settings, data_dir)
+    file = os.environ.get(CONFIG_FILE) if site is None else str(site)
+    beside_up = site is not None
+    return [_settings(settings, file), *asyncio.run(_site_and_machine(settings, places, beside_up=beside_up))]
 
 
 def _settings(settings: Settings, file: str | None) -> Finding:
@@ -52,15 +55,18 @@ def _settings(settings: Settings, file: str | None) -> Finding:
     return ok("settings", found)
 
 
-async def _site_and_machine(settings: Settings, places: Folders) -> list[Finding]:
+async def _site_and_machine(settings: Settings, places: Folders, *, beside_up: bool) -> list[Finding]:
     """Examine the site, then this machine. Takes seconds; a part that does not answer costs up to a minute."""
     from slackwater.cli.doctor_machine import examine_engine, examine_scratch
     from slackwater.cli.doctor_site import examine_database, examine_store
 
-    scratch = settings.scratch_dir or (places.scratch if places.site.is_file() else None)
-    return [
+    site = [
         *await examine_database(settings.database_url.get_secret_value(), now=lambda: datetime.now(UTC)),
         await examine_store(settings),
-        *await examine_engine(settings, places, os.environ),
-        examine_scratch(scratch, max_file_bytes=settings.max_file_bytes),
     ]
+    if beside_up and "engine" not in settings.model_fields_set:
+        engine = [ok("engine", "what `slackwater up` was told; the workers' line says whether it is ready")]
+    else:
+        engine = await examine_engine(settings, places, os.environ)
+    scratch = settings.scratch_dir or (places.scratch if beside_up else None)
+    return [*site, *engine, examine_scratch(scratch, max_file_bytes=settings.max_file_bytes)]

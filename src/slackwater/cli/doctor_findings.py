@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from slackwater.db.catalog import Model, Worker
-from slackwater.db.diagnosis import Leadership, Server
+if TYPE_CHECKING:
+    from slackwater.db.catalog import Model, Worker
+    from slackwater.db.diagnosis import Leadership, Server
 
 TESTED_POSTGRES: Final = 18
 """The major version that every test of ours runs on."""
@@ -51,7 +52,7 @@ def fault(check: str, found: str, advice: str) -> Finding:
     return Finding(check=check, verdict=Verdict.FAULT, found=found, advice=advice)
 
 
-def judge_server(server: Server) -> Finding:
+def judge_server(server: "Server") -> Finding:
     """Judge the database's server: it takes writes, keeps them, and is the version that is tested."""
     named = f"PostgreSQL {server.version}"
     if server.standby:
@@ -87,13 +88,13 @@ def judge_clocks(theirs: datetime, *, before: datetime, after: datetime) -> Find
     """Judge the database's clock by ours, read before and after it was asked."""
     ours = before + (after - before) / 2
     apart = theirs - ours
-    found = f"{apart.total_seconds():+.1f} s against this machine"
+    found = f"{abs(apart).total_seconds():.1f} s {'behind' if theirs < ours else 'ahead of'} this machine"
     if abs(apart) <= _CLOCKS_APART + (after - before) / 2:
         return ok("clock", found)
     return warn("clock", found, "let both keep time with NTP: logs mislead, and S3 refuses requests 15 minutes off")
 
 
-def judge_leadership(leadership: Leadership | None) -> Finding:
+def judge_leadership(leadership: "Leadership | None") -> Finding:
     """Judge whether somebody leads: without a leader nothing is leased to workers."""
     if leadership is None:
         return fault("leader", "no control process has ever led", "start `slackwater control`")
@@ -103,7 +104,7 @@ def judge_leadership(leadership: Leadership | None) -> Finding:
     return ok("leader", term)
 
 
-def judge_workers(workers: Sequence[Worker]) -> Finding:
+def judge_workers(workers: "Sequence[Worker]") -> Finding:
     """Judge the workers: some are alive, with an engine, and take work."""
     alive = [worker for worker in workers if worker.alive]
     if not alive:
@@ -117,7 +118,7 @@ def judge_workers(workers: Sequence[Worker]) -> Finding:
     return ok("workers", f"{len(alive)} alive: {_listed([worker.id for worker in alive])}")
 
 
-def judge_models(models: Sequence[Model]) -> Finding:
+def judge_models(models: "Sequence[Model]") -> Finding:
     """Judge the models: some are known, and each has a live worker."""
     if not models:
         return warn("models", "none is known: every line is refused", "start a worker, or `slackwater model add`")

@@ -1,5 +1,8 @@
 """Which engine a worker runs: a vLLM child, a server it attaches to, or the simulated engine."""
 
+import os
+import secrets
+
 from slackwater.config import Settings
 from slackwater.domain.errors import SetupError
 from slackwater.inference.openai_server import OpenAIServer
@@ -15,7 +18,58 @@ async def open_engine(settings: Settings, metrics: Metrics) -> Engine:
         case "simulated":
             return _simulated(settings)
         case "vllm":
-            raise SetupError("not yet")
+            return _supervised(settings, metrics)
+
+
+def _supervised(settings: Settings, metrics: Metrics) -> Engine:
+    """Start vLLM as a child, from the engine's own environment."""
+    from slackwater.cli.folders import folders
+    from slackwater.embedded.engine_environment import engine_python
+    from slackwater.embedded.engine_recipe import Accelerator, find_accelerator
+    from slackwater.inference.vllm import Vllm
+    from slackwater.inference.vllm_restarts import VllmEvents
+    from slackwater.inference.vllm_settings import VllmSettings
+
+    places = folders(settings)
+    python = engine_python(places.engine)
+    if python is None:
+        raise SetupError(f"no engine in {places.engine}: run `slackwater engine install`, or attach to a server")
+    if settings.engine_model is None:
+        raise SetupError("SLACKWATER_ENGINE_MODEL is not set: name the model to serve, a folder or a hub name")
+    restarts = metrics.model(model_label(settings)).restarts
+    engine = Vllm(
+        VllmSettings(
+            model=settings.engine_model,
+            served_model_names=(settings.engine_served_name or settings.engine_model,),
+            max_num_seqs=settings.max_num_seqs,
+            gpu_memory_utilization=settings.gpu_memory_utilization,
+            max_num_batched_tokens=settings.max_num_batched_tokens,
+            max_model_len=settings.max_model_len,
+            kv_cache_memory_bytes=settings.kv_cache_memory_bytes,
+            extra_args=tuple(settings.engine_args),
+            on_cpu=find_accelerator(os.environ) is Accelerator.CPU,
+            api_key=secrets.token_urlsafe(24),
+        ),
+        python=python,
+        log=settings.engine_log or places.logs / "engine.log",
+        environment=os.environ,
+        events=VllmEvents(died=lambda _log: restarts.inc()),
+    )
+    engine.start()
+    return engine
+
+
+async def wait_for_start(engine: Engine) -> None:
+    """Return when a supervised engine is up for the first time, at once for others. SetupError if it never is."""
+    from slackwater.inference.vllm import Vllm
+
+    if isinstance(engine, Vllm):
+        await engine.wait_ready()
+
+
+def model_label(settings: Settings) -> str:
+    """Name the engine in the metrics before it is up."""
+    return settings.engine_served_name or settings.engine_model or settings.engine
 
 
 def _attached(settings: Settings) -> Engine:

@@ -3,14 +3,14 @@
 This is the composition root: the real clock, chance and environment are wired in here and nowhere below.
 """
 
-import os
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from slackwater.cli import admin, people_batch, people_file
+from slackwater.cli import admin, engine_install, people_batch, people_file
+from slackwater.cli.doctor import doctor
 from slackwater.cli.people_exits import EPILOG, exits
 from slackwater.cli.run import run
 
@@ -25,11 +25,13 @@ app = typer.Typer(
 app.add_typer(people_batch.app)
 app.add_typer(people_file.app)
 app.command("run", epilog=EPILOG)(run)
+app.command("doctor")(doctor)
 for verbs in (admin.tenant, admin.key, admin.model, admin.worker):
     app.add_typer(verbs)
 
 engine = typer.Typer(name="engine", help="The inference engine's own environment.", no_args_is_help=True)
 app.add_typer(engine)
+engine.command("install")(engine_install.install)
 
 Supervisor = Annotated[int | None, typer.Option("--supervisor", hidden=True, help="Process id to end with.")]
 DataDir = Annotated[
@@ -41,42 +43,30 @@ DataDir = Annotated[
 def api(supervisor: Supervisor = None) -> None:
     """Serve the HTTP API."""
     from slackwater.cli.serve_api import serve_api
-    from slackwater.cli.site import die_with, run, start_logs
-    from slackwater.config import load
+    from slackwater.cli.site import begin, run
 
     with exits():
-        die_with(supervisor)
-        settings = load(os.environ)
-        start_logs(settings, "api")
-        run(serve_api(settings))
+        run(serve_api(begin("api", supervisor)))
 
 
 @app.command()
 def control(supervisor: Supervisor = None) -> None:
     """Plan, schedule, finish and sweep."""
     from slackwater.cli.serve_control import serve_control
-    from slackwater.cli.site import die_with, run, start_logs
-    from slackwater.config import load
+    from slackwater.cli.site import begin, run
 
     with exits():
-        die_with(supervisor)
-        settings = load(os.environ)
-        start_logs(settings, "control")
-        run(serve_control(settings))
+        run(serve_control(begin("control", supervisor)))
 
 
 @app.command()
 def work(supervisor: Supervisor = None) -> None:
     """Run one engine and feed it."""
     from slackwater.cli.serve_work import serve_work
-    from slackwater.cli.site import die_with, run, start_logs
-    from slackwater.config import load
+    from slackwater.cli.site import begin, run
 
     with exits():
-        die_with(supervisor)
-        settings = load(os.environ)
-        start_logs(settings, "work")
-        run(serve_work(settings))
+        run(serve_work(begin("work", supervisor)))
 
 
 @app.command()
@@ -90,7 +80,7 @@ def migrate() -> None:
     from slackwater.db.migrate import migrate as migrate_database
 
     with exits():
-        settings = load(os.environ)
+        settings = load()
         start_logs(settings, "migrate")
         migrate_database(settings.database_url.get_secret_value())
         asyncio.run(prepare_bucket(settings.store_url, settings=store_settings(settings)))

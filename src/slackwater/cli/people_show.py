@@ -10,7 +10,7 @@ import typer
 from slackwater.cli.people_exits import say
 from slackwater.client.replies import Batch, Deleted, File, LineError
 
-_SHOWN_ERRORS = 20
+_SHOWN_REASONS = 20
 
 
 def show_batches(batches: Iterable[Batch], *, as_json: bool) -> None:
@@ -54,18 +54,24 @@ def show_deleted(deleted: Deleted, *, as_json: bool) -> None:
 
 
 def say_errors(batch: Batch) -> None:
-    """Tell on stderr why a batch failed validation: the first errors, and how many more there are."""
-    errors = batch.errors.data if batch.errors is not None else []
-    for error in islice(errors, _SHOWN_ERRORS):
-        say(_sentence(error))
-    if len(errors) > _SHOWN_ERRORS:
-        say(f"and {len(errors) - _SHOWN_ERRORS} more: slackwater batch show {batch.id}")
+    """Tell on stderr why a batch failed validation: each reason once, with the first line that has it."""
+    same: dict[str, list[LineError]] = {}
+    for error in batch.errors.data if batch.errors is not None else []:
+        same.setdefault(_reason(error), []).append(error)
+    for reason, errors in islice(same.items(), _SHOWN_REASONS):
+        say(f"{_places(errors)}: {reason}")
+    if len(same) > _SHOWN_REASONS:
+        say(f"and {len(same) - _SHOWN_REASONS} more: slackwater batch show {batch.id}")
 
 
-def _sentence(error: LineError) -> str:
-    where = "file" if error.line is None else f"line {error.line}"
+def _places(errors: list[LineError]) -> str:
+    first = "file" if errors[0].line is None else f"line {errors[0].line}"
+    return first if len(errors) == 1 else f"{first} and {len(errors) - 1} more"
+
+
+def _reason(error: LineError) -> str:
     param = f" ({error.param})" if error.param else ""
-    return f"{where}: {error.code or 'error'}{param}: {error.message or ''}"
+    return f"{error.code or 'error'}{param}: {error.message or ''}"
 
 
 def _as_json(asked: bool) -> bool:  # noqa: FBT001 -- a predicate over one flag

@@ -73,6 +73,7 @@ def _stages(site: Site, leader: Leader) -> list[Stage]:
         stop_grace_seconds=site.settings.stop_grace_seconds,
         default_expiry_seconds=site.settings.file_expiry_days * _DAY_SECONDS,
         ended=lambda ending: site.metrics.batch_end(ending).inc(),
+        revoked=site.metrics.lease("lost").inc,
     )
     sweeper = Sweeper(db=site.db, store=site.store, keep_seconds=site.settings.keep_chunks_days * _DAY_SECONDS)
     planner = Planner(

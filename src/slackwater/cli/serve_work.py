@@ -1,12 +1,13 @@
 """The ``work`` role: one engine and its feeder."""
 
+import asyncio
 import contextlib
 import socket
 from typing import Final
 
 import structlog
 
-from slackwater.cli.engines import open_engine
+from slackwater.cli.engines import model_label, open_engine, wait_for_start
 from slackwater.cli.site import clock, jitter, new_uuid, open_site, stop_event
 from slackwater.config import Settings
 from slackwater.domain.errors import SetupError
@@ -42,11 +43,24 @@ async def serve_work(settings: Settings) -> None:
             site.store,
             engine,
             settings=_work_settings(settings, slots, surplus),
-            observer=WorkMeter(site.metrics, model=_model_label(settings), slots=slots, surplus=surplus, gpus=0),
+            observer=WorkMeter(site.metrics, model=model_label(settings), slots=slots, surplus=surplus, gpus=0),
             clock=clock,
             jitter=jitter,
         )
-        await worker.run(stop)
+        await _run_unless_hopeless(worker, engine, stop)
+
+
+async def _run_unless_hopeless(worker: Worker, engine: Engine, stop: asyncio.Event) -> None:
+    """Work, but end with the reason where the engine can never start: a supervisor or a person has to see it."""
+    working = asyncio.create_task(worker.run(stop), name="worker")
+    starting = asyncio.create_task(wait_for_start(engine), name="engine-start")
+    done, _ = await asyncio.wait({working, starting}, return_when=asyncio.FIRST_COMPLETED)
+    if starting in done and starting.exception() is not None:
+        stop.set()
+    await working
+    starting.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await starting
 
 
 def _places(settings: Settings) -> tuple[int, int]:
@@ -72,11 +86,6 @@ def _work_settings(settings: Settings, slots: int, surplus: int) -> WorkSettings
         ),
         drain_seconds=settings.drain_grace_seconds,
     )
-
-
-def _model_label(settings: Settings) -> str:
-    """Name the engine in the metrics before it is up."""
-    return settings.engine_served_name or settings.engine_model or settings.engine
 
 
 async def _ask(engine: Engine) -> None:

@@ -23,7 +23,7 @@ from prometheus_client import CollectorRegistry
 from slackwater.blobs.protocol import BlobStore
 from slackwater.blobs.settings import StoreSettings
 from slackwater.blobs.store import open_store
-from slackwater.config import Settings
+from slackwater.config import Settings, load
 from slackwater.db.session import Database, PoolSettings
 from slackwater.domain.errors import ObjectMissing
 from slackwater.logs import configure
@@ -32,6 +32,8 @@ from slackwater.probe import Check
 
 _LOG: Final = structlog.get_logger("slackwater.site")
 _PR_SET_PDEATHSIG: Final = 1
+_M_TRIM_THRESHOLD: Final = -1
+_M_MMAP_THRESHOLD: Final = -3
 
 clock: Final = time.perf_counter
 """Monotonic seconds: the real clock, for everything that only measures."""
@@ -62,6 +64,27 @@ class Site:
         """Ask for an object that is never there: any answer will do."""
         with contextlib.suppress(ObjectMissing):
             await self.store.size("inputs/readiness")
+
+
+def begin(role: str, supervisor_pid: int | None) -> Settings:
+    """Prepare a server process: it ends with its supervisor, logs as it should, and returns its settings."""
+    die_with(supervisor_pid)
+    _keep_freed_memory()
+    settings = load()
+    start_logs(settings, role)
+    return settings
+
+
+def _keep_freed_memory() -> None:
+    """Have the allocator keep up to 16 MiB of freed memory instead of handing each buffer back to the kernel.
+
+    Uploads, downloads and parts move in buffers of about 1 MiB; giving each back and faulting it in again costs more
+    than everything else done with it (303 against 408 to 487 MB per CPU second for uploads), at the same RSS.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:  # glibc only
+        mallopt(_M_TRIM_THRESHOLD, 16 << 20)
+        mallopt(_M_MMAP_THRESHOLD, 4 << 20)
 
 
 def start_logs(settings: Settings, role: str) -> None:

@@ -102,12 +102,13 @@ class _Service:
         self._options = options
         self._database_url = database_url
         self._store_url = store_url
-        self._api_port = settings.api_port if "api_port" in settings.model_fields_set else _port_or_free(8000)
+        chosen = "api_port" in settings.model_fields_set
+        self._api_port = settings.api_port if chosen else _port_or_free(settings.api_host, settings.api_port)
+        self._probes: dict[str, int] = {}
 
     @property
     def _base_url(self) -> str:
-        host = "127.0.0.1" if self._settings.api_host == "0.0.0.0" else self._settings.api_host  # noqa: S104
-        return f"http://{host}:{self._api_port}/v1"
+        return f"http://{_reachable(self._settings.api_host)}:{self._api_port}/v1"
 
     async def run(self) -> None:
         """Start every role, say how to use the service, wait for the end, and end every role."""
@@ -179,7 +180,7 @@ class _Service:
 
     def _roles(self) -> list[Role]:
         """List the children in the order in which they start."""
-        probes = _free_ports(2 + self._options.workers)
+        probes = _probe_ports(self._settings.probe_port, 2 + self._options.workers)
         roles = [
             self._role("api", probes[0], stop_seconds=20.0, API_PORT=str(self._api_port)),
             self._role("control", probes[1], stop_seconds=20.0),
@@ -192,6 +193,7 @@ class _Service:
     def _role(self, name: str, probe_port: int, *, stop_seconds: float, **more: str) -> Role:
         """Describe one child: our own settings, and what is different for it."""
         worker = more.get("WORKER_ID", name)
+        self._probes[worker] = probe_port
         overrides = {
             "DATABASE_URL": self._database_url,
             "STORE_URL": self._store_url,
@@ -233,6 +235,7 @@ class _Service:
             f"  tenant    {profile.tenant}",
             f"  API key   {profile.api_key}",
             f"  data      {self._folders.data}",
+            "  metrics   " + ", ".join(f"{name} 127.0.0.1:{port}" for name, port in self._probes.items()),
             "",
             "Try it:",
             "  slackwater run examples/tickets.jsonl > results.jsonl",
@@ -264,14 +267,24 @@ def _answers(url: str) -> bool:
         return False
 
 
-def _port_or_free(port: int) -> int:
+def _reachable(host: str) -> str:
+    """Return the address at which this machine reaches a server that listens on ``host``."""
+    return "127.0.0.1" if host == "0.0.0.0" else host  # noqa: S104
+
+
+def _port_or_free(host: str, port: int) -> int:
     """Return the port if nobody listens there, else a free one."""
     with socket.socket() as probe:
         try:
-            probe.bind(("127.0.0.1", port))
+            probe.bind((host, port))
         except OSError:
             return _free_ports(1)[0]
     return port
+
+
+def _probe_ports(first: int, count: int) -> list[int]:
+    """Return the ports from ``first`` on, each replaced by a free one where it is taken."""
+    return [_port_or_free("127.0.0.1", port) for port in range(first, first + count)]
 
 
 def _free_ports(count: int) -> list[int]:

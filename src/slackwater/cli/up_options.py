@@ -1,6 +1,5 @@
 """From the command line of ``slackwater up`` to what it starts."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -10,9 +9,11 @@ from slackwater.cli.site import start_logs
 from slackwater.cli.up import UpOptions, up
 from slackwater.config import Settings, load
 from slackwater.domain.errors import SetupError
+from slackwater.embedded.demo_model import MODEL_NAME
+from slackwater.embedded.engine_environment import engine_python
 
-DEMO_MODEL: Final = "smollm2-135m-instruct"
-"""The folder and the served name of the small model that `slackwater engine install` makes."""
+DEMO_MODEL: Final = MODEL_NAME.lower()
+"""The name under which the small model is served that `slackwater engine install` makes."""
 
 
 def start_up(
@@ -36,7 +37,7 @@ def start_up(
         overrides |= {"engine": "url", "engine_url": engine_url, "engine_api_key": engine_api_key}
     else:
         overrides |= {"engine_model": model, "engine_served_name": served_name}
-    settings = load(os.environ, **overrides)
+    settings = load(**overrides)
     places = folders(settings, data_dir)
     if settings.engine == "vllm":
         settings = _with_vllm(settings, places.engine, places.models)
@@ -52,15 +53,15 @@ def start_up(
 
 def _with_vllm(settings: Settings, engine: Path, models: Path) -> Settings:
     """Fall back on the small model, and insist that the engine is installed."""
-    model = settings.engine_model or str(models / DEMO_MODEL)
-    if not (engine / "bin" / "python").exists():
+    model = settings.engine_model or str(models / MODEL_NAME)
+    if engine_python(engine) is None:
         raise SetupError(
             f"no engine in {engine}: run `slackwater engine install` first, or attach to one with --engine"
         )
     if settings.engine_model is None and not Path(model).is_dir():
         raise SetupError(f"no model in {model}: run `slackwater engine install` first, or name one with --model")
-    name = settings.engine_served_name or (Path(model).name if Path(model).exists() else model)
-    return load(os.environ, **_set(settings) | {"engine_model": model, "engine_served_name": name})
+    name = settings.engine_served_name or (Path(model).name.lower() if Path(model).exists() else model)
+    return load(**_set(settings) | {"engine_model": model, "engine_served_name": name})
 
 
 def _set(settings: Settings) -> dict[str, Any]:

@@ -26,8 +26,11 @@ from slackwater.embedded.logged_command import CommandLog, Finished, Report
 _LOCK: Final = "slackwater-engine.lock"
 _STAMP: Final = "slackwater-engine.json"
 _LOG: Final = "install.log"
-_SHOWN: Final = re.compile(r"^\s*(Resolved|Prepared|Installed|Bytecode) |Downloading .*\(\d{2,}[.\d]* ?Mi?B\)")
+_SHOWN: Final = re.compile(r"^\s*(Resolved|Prepared|Installed|Bytecode)|Downloading .*\(\d{2,}[.\d]* ?Mi?B\)")
 """Lines of an installer that a waiting person wants to see: its stages, and downloads of 10 MB and more."""
+_FIRST_LOAD: Final = "import vllm.entrypoints.openai.api_server"
+"""Proves that the environment works, and leaves byte code of the modules that every start needs; compiling all 20,000
+modules costs three times as much."""
 _TORCH_NOT_FOUND: Final = re.compile(r"\btorch\b.*==")
 
 _Install = Callable[[str | None], Finished]
@@ -65,6 +68,8 @@ def install_engine(
         log = CommandLog(folder / _LOG, environment=environment, report=report)
         log.run([python, "-m", "venv", folder])
         _install(folder, chosen, log)
+        report("Loading the engine once")
+        log.run([_python(folder), "-W", "ignore", "-c", _FIRST_LOAD])
         (folder / _STAMP).write_text(chosen.fingerprint())
         return _python(folder)
 

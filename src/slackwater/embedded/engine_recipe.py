@@ -82,7 +82,7 @@ def uv_arguments(
     uv does not read pip's settings: ``find_links`` and ``index_url`` hand over the ones that matter, "" for none.
     """
     overrides.write_text("".join(f'{name} ; sys_platform == "never"\n' for name in chosen.left_out))
-    arguments = ["--compile-bytecode", "--override", str(overrides)]
+    arguments = ["--override", str(overrides)]
     for place in find_links.split():
         arguments += ["--find-links", place]
     if index_url:
@@ -96,7 +96,7 @@ def uv_arguments(
 def pip_arguments(chosen: Recipe, *, torch_index: str | None = None) -> list[str]:
     """Return the arguments of ``pip install``; pip cannot leave packages out, they are to be removed afterwards."""
     index = ["--extra-index-url", torch_index] if torch_index is not None else []
-    return [*index, *_wanted(chosen)]
+    return ["--no-compile", *index, *_wanted(chosen)]
 
 
 def _wanted(chosen: Recipe) -> list[str]:

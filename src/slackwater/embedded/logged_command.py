@@ -64,7 +64,7 @@ class CommandLog:
             except OSError as error:
                 return Finished(succeeded=False, tail=str(error))
             with process:
-                assert process.stdout is not None  # noqa: S101 - asked for above
+                assert process.stdout is not None
                 for line in process.stdout:
                     log.write(line)
                     tail = [*tail[1 - _TAIL_LINES :], line.rstrip()]

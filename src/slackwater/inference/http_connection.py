@@ -2,7 +2,7 @@
 
 It keeps to what a POST of a JSON body to an inference server needs: one request at a time, the answer held whole, no
 redirects, no decompression, no pipelining. It stands here because it was measured against aiohttp
-(``docs/decisions/0004-engine-http-client.md``): a tenth of the CPU for each request.
+(``docs/decisions/0004-engine-http-client.md``): a sixth of the CPU for each request.
 """
 
 import asyncio

@@ -3,7 +3,7 @@
 The feeder (``flow/work``) keeps as many calls of :meth:`Engine.post` open as the engine has slots and a few more;
 cancelling such a call must free the engine's slot. Implementations: the OpenAI-compatible server over HTTP
 (``openai_server``), vLLM as a supervised child (``vllm``), the simulated engine (``simulated``).
-One contract suite, ``tests/contract/test_engine_contract.py``, holds for all of them.
+One contract suite, ``tests/contract/engine_suite.py``, holds for all of them.
 """
 
 from dataclasses import dataclass

@@ -17,6 +17,8 @@ from slackwater.inference.simulated import Latency, SimulatedEngine, SimulatedSe
 from slackwater.inference.simulated_exchange import Exchange, KeyedExchange
 from slackwater.inference.simulated_writer import SimulatedModel
 
+_BACKLOG: Final = 2048
+
 
 class SimulatedServer:
     """A running server; stop it with ``close``."""
@@ -58,7 +60,9 @@ async def serve(
     def connect() -> Exchange:
         return Exchange(engine, connections) if api_key is None else KeyedExchange(engine, connections, api_key)
 
-    listener = await asyncio.get_running_loop().create_server(connect, host, port)
+    loop = asyncio.get_running_loop()
+    # A client opens all its connections at once; those beyond the backlog would wait a second for their next SYN.
+    listener = await loop.create_server(connect, host, port, backlog=_BACKLOG)
     return SimulatedServer(engine, listener, connections)
 
 

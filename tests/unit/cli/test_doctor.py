@@ -65,7 +65,8 @@ def run(tmp_path: Path, *arguments: str, **environment: str) -> Result:
     """Run the command as a user whose home is the test's folder, with no setting but the given ones."""
     app = typer.Typer(pretty_exceptions_enable=False)
     app.command()(doctor)
-    ours = {name: None for name in os.environ if name.startswith("SLACKWATER_")}
+    # The one that the command itself may set is named too, so that it is taken back.
+    ours = dict.fromkeys([name for name in os.environ if name.startswith("SLACKWATER_")] + ["SLACKWATER_CONFIG_FILE"])
     runner = CliRunner(env={**ours, "HOME": str(tmp_path), **environment})
     return runner.invoke(app, list(arguments), catch_exceptions=False)
 
@@ -110,6 +111,21 @@ def test_it_leaves_no_folder_behind_where_there_was_none(tmp_path: Path) -> None
 
     assert rows(result)["store"]["verdict"] == "warn"
     assert not objects.exists()
+
+
+def test_beside_a_running_up_its_site_is_examined(tmp_path: Path) -> None:
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "site.toml").write_text(
+        f'database_url = "postgresql://me@127.0.0.1:1/up"\nstore_url = "file://{tmp_path}"\n'
+    )
+
+    result = run(tmp_path, "--data-dir", str(tmp_path))
+
+    found = rows(result)
+    assert list(found) == ["settings", "database", "store", "engine", "scratch"]
+    assert "127.0.0.1/up" in found["database"]["found"]
+    assert str(tmp_path / "scratch") in found["scratch"]["found"]
+    assert "SLACKWATER_CONFIG_FILE" not in os.environ
 
 
 # Database
