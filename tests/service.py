@@ -146,6 +146,7 @@ class Service:
         if file is None:
             return []
         row = await get_file(self.db, tenant_id=self.tenant, file_id=file)
+        assert row is not None
         data = await self.store.get(row.object_key)
         return [json.loads(raw) for raw in data.split(b"\n") if raw]
 
@@ -217,6 +218,7 @@ def stages(db: Database, store: BlobStore, metrics: Metrics, leader: Leader, scr
         stop_grace_seconds=5.0,
         default_expiry_seconds=3600.0,
         ended=lambda ending: metrics.batch_end(ending).inc(),
+        revoked=metrics.lease("lost").inc,
     )
     sweeper = Sweeper(db=db, store=store, keep_seconds=86400.0)
     planner = Planner(

@@ -102,7 +102,6 @@ class EngineSuite:
         "spoil",
         [
             {"model": "no-such-model"},
-            {"messages": []},
             {"messages": None},
             {"temperature": "hot"},
             {"max_tokens": 0},

@@ -18,6 +18,8 @@ def create_app(deps: ApiDependencies) -> FastAPI:
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
+        # Numbers come from `metrics`, failures from `logs`; the framework would export messages unredacted.
+        telemetry={"tracing": False, "metrics": False, "logs": False, "operation_spans": False},
     )
     app.state.dependencies = deps
     app.add_middleware(RequestGate, new_uuid=deps.new_uuid, metrics=deps.metrics)

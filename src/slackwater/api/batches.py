@@ -11,7 +11,7 @@ from slackwater.api.bodies import CreateBatch, parse_body, read_body
 from slackwater.api.dependencies import Deps
 from slackwater.api.dialect import Dialect
 from slackwater.api.queries import page_of
-from slackwater.api.repeats import once_of
+from slackwater.api.repeats import once_of, repeat_of
 from slackwater.api.replies import json_reply
 from slackwater.api.wire import batch_object, list_object
 from slackwater.db import batches
@@ -51,7 +51,7 @@ async def create_batch(request: Request, deps: Deps, caller: Authenticated) -> R
             shortest_window=deps.settings.shortest_window,
             longest_window=deps.settings.longest_window,
         ),
-        once=once_of(request, caller, route=_ROUTE, body_sha256=hashlib.sha256(raw).digest()),
+        once=once_of(repeat_of(request), caller, route=_ROUTE, body_sha256=hashlib.sha256(raw).digest()),
     )
     return json_reply(batch_object(batch))
 

@@ -113,7 +113,9 @@ async def _on_framework_error(request: Request, error: Exception) -> Response:
         status=error.status_code,
         openai_type="invalid_request_error",
         anthropic_type=_FRAMEWORK_TYPES.get(error.status_code, "invalid_request_error"),
-        headers={"allow": _allowed_methods(request)} if error.status_code == _METHOD_NOT_ALLOWED else error.headers or {},
+        headers={"allow": _allowed_methods(request)}
+        if error.status_code == _METHOD_NOT_ALLOWED
+        else error.headers or {},
     )
     return error_response(request, answer, message)
 
@@ -122,7 +124,8 @@ def _allowed_methods(request: Request) -> str:
     """List what this path may be asked for; the framework would name the first route of several."""
     path: str = request.scope["path"]
     routes: Sequence[APIRoute] = request.app.state.routes
-    return ", ".join(sorted({method for route in routes if route.path_regex.match(path) for method in route.methods}))
+    allowed = {method for route in routes if route.path_regex.match(path) for method in route.methods or ()}
+    return ", ".join(sorted(allowed))
 
 
 async def _on_validation_error(request: Request, _error: Exception) -> Response:

@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect
 
 from slackwater.api.dependencies import ApiDependencies
 from slackwater.api.multipart import ReceivedForm, UploadLimits, receive_upload
-from slackwater.api.repeats import once_of
+from slackwater.api.repeats import once_of, repeat_of
 from slackwater.api.settings import ApiSettings
 from slackwater.api.upload_fields import read_fields
 from slackwater.blobs.keys import input_key
@@ -28,7 +28,7 @@ _ROUTE: Final = "POST /v1/files"
 
 
 async def take_upload(request: Request, deps: ApiDependencies, caller: Caller) -> FileRecord:
-    """Stream one upload into the store and make its row; counted as one unit of intake. Raises what ``_take`` raises."""
+    """Stream one upload into the store and make its row; one unit of intake. Raises what ``_take`` raises."""
     observer, clock = deps.metrics.stage("intake"), deps.metrics.clock
     started = clock()
     outcome: StageOutcome = "error"
@@ -51,6 +51,7 @@ async def _take(request: Request, deps: ApiDependencies, caller: Caller) -> File
     file_id = format_file_id(deps.new_uuid())
     key = input_key(file_id)
     settings = deps.settings
+    repeat = repeat_of(request)
 
     def check(form: ReceivedForm) -> None:
         read_fields(form.fields, _named(form), settings)
@@ -64,7 +65,7 @@ async def _take(request: Request, deps: ApiDependencies, caller: Caller) -> File
         check=check,
     )
     new = _new_file(file_id, upload, upload.written, settings)
-    once = once_of(request, caller, route=_ROUTE, body_sha256=_digest(new))
+    once = once_of(repeat, caller, route=_ROUTE, body_sha256=_digest(new))
     return await keep_file(deps.db, deps.blobs, tenant_id=caller.tenant_id, new=new, once=once)
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     # Types of obstore's stubs only: they do not exist when the program runs.
     from obstore.store import ClientConfig, RetryConfig, S3Config, S3Credential
 
-PIECE_BYTES: Final = 1 << 20
+PIECE_BYTES: Final = 2 << 20
 # Joining reads this many parts at once, so that the way to the server and back is paid once for all of them.
 PARTS_AHEAD: Final = 4
 DELETE_CHUNK: Final = 1000

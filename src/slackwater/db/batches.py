@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import Select, case, func, insert, select, update
+from sqlalchemy import Interval, Select, bindparam, case, func, insert, select, update
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from slackwater.db.files import hold_input
@@ -21,6 +22,23 @@ _HIDDEN: Final = frozenset(
     | {"index_key", "ending", "swept_at", "chunks_total", "chunks_done", "claim_token", "claimed_until", "claims"}
 )
 _SHOWN: Final = tuple(column for column in batches.c if column.name not in _HIDDEN)
+
+_ONE: Final = select(*_SHOWN).where(
+    batches.c.tenant_id == bindparam("tenant_id"),
+    batches.c.dialect == bindparam("dialect"),
+    batches.c.id == bindparam("batch_id"),
+)
+"""Polled, so it is put together once, like what follows: building a statement costs more than running it."""
+
+_CREATE: Final = (
+    insert(batches)
+    .values(
+        # None is the absence of metadata, not the JSON null.
+        metadata=bindparam("metadata", type_=JSONB(none_as_null=True)),
+        deadline=func.now() + bindparam("window", type_=Interval),
+    )
+    .returning(*_SHOWN)
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,15 +121,14 @@ async def create_batch(db: Database, *, tenant_id: TenantId, new: NewBatch, once
             "endpoint": new.endpoint,
             "completion_window": new.completion_window,
             "invalid_lines": new.invalid_lines,
-            # None would be stored as the JSON null, which is not the absence of metadata.
-            **({} if new.metadata is None else {"metadata": new.metadata}),
+            "metadata": new.metadata,
             "output_expires_seconds": new.output_expires_seconds,
             "input_file_id": source.id,
             "input_key": source.object_key,
             "input_bytes": source.size_bytes,
-            "deadline": func.now() + new.window,
+            "window": new.window,
         }
-        made = await connection.execute(insert(batches).values(values).returning(*_SHOWN))
+        made = await connection.execute(_CREATE, values)
         return BatchRecord(**made.mappings().one())
 
 
@@ -174,7 +191,8 @@ def _own(tenant_id: TenantId, dialect: str) -> Select[Any]:
 async def _require(
     connection: AsyncConnection, tenant_id: TenantId, dialect: str, batch_id: BatchId, *, param: str | None = None
 ) -> BatchRecord:
-    row = (await connection.execute(_own(tenant_id, dialect).where(batches.c.id == batch_id))).mappings().one_or_none()
+    found = await connection.execute(_ONE, {"tenant_id": tenant_id, "dialect": dialect, "batch_id": batch_id})
+    row = found.mappings().one_or_none()
     if row is None:
         raise NotFound(f"No batch found with id '{batch_id}'.", param=param)
     return BatchRecord(**row)

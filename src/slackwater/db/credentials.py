@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal
 
-from sqlalchemy import Select, func, insert, literal, or_, select, update
+from sqlalchemy import Select, bindparam, func, insert, literal, or_, select, update
 
 from slackwater.db.audit import record_act
 from slackwater.db.session import Database
@@ -136,10 +136,17 @@ async def authenticate(db: Database, secret: str) -> Caller | None:
 
     The key's last use is noted at most once a minute, so that a busy key is not an update a request.
     """
+    async with db.transaction("auth") as connection:
+        row = (await connection.execute(_HOLDER, {"digest": _digest(secret)})).one_or_none()
+    return None if row is None else Caller(tenant_id=row.tenant_id, key_id=row.id, role=row.role)
+
+
+def _holder() -> Select[Any]:
+    """Select who holds the key of a digest, and note its use."""
     found = (
         select(api_keys.c.id, api_keys.c.tenant_id, api_keys.c.role)
         .where(
-            api_keys.c.sha256 == _digest(secret),
+            api_keys.c.sha256 == bindparam("digest"),
             api_keys.c.revoked_at.is_(None),
             or_(api_keys.c.expires_at.is_(None), api_keys.c.expires_at > func.now()),
         )
@@ -157,10 +164,11 @@ async def authenticate(db: Database, secret: str) -> Caller | None:
         .returning(api_keys.c.id)
         .cte("noted")
     )
-    statement = select(found.c.id, found.c.tenant_id, found.c.role).add_cte(noted)
-    async with db.transaction("auth") as connection:
-        row = (await connection.execute(statement)).one_or_none()
-    return None if row is None else Caller(tenant_id=row.tenant_id, key_id=row.id, role=row.role)
+    return select(found.c.id, found.c.tenant_id, found.c.role).add_cte(noted)
+
+
+_HOLDER: Final = _holder()
+"""Asked with every request, so it is put together once: building it costs more than running it."""
 
 
 def _shown_keys() -> Select[Any]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Select, func, insert, or_, select, update
+from sqlalchemy import BindParameter, ColumnElement, Interval, Select, bindparam, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from slackwater.db.idempotency import Once, claim_once
@@ -27,6 +27,27 @@ _SHOWN: Final = (
     files.c.object_key,
     files.c.created_at,
     files.c.expires_at,
+)
+
+
+def _own(tenant_id: TenantId | BindParameter[str]) -> tuple[ColumnElement[bool], ...]:
+    """What makes a file visible to its tenant."""
+    return (
+        files.c.tenant_id == tenant_id,
+        files.c.deleted_at.is_(None),
+        or_(files.c.expires_at.is_(None), files.c.expires_at > func.now()),
+    )
+
+
+def _visible(tenant_id: TenantId | BindParameter[str]) -> Select[Any]:
+    return select(*_SHOWN).where(*_own(tenant_id))
+
+
+_ONE: Final = _visible(bindparam("tenant_id")).where(files.c.id == bindparam("file_id"))
+"""Asked often, so it is put together once: building it costs more than running it."""
+_ONE_HELD: Final = _ONE.with_for_update(read=True)
+_CREATE: Final = (
+    insert(files).values(expires_at=func.now() + bindparam("expires_after", type_=Interval)).returning(*_SHOWN)
 )
 
 
@@ -72,14 +93,14 @@ async def create_file(db: Database, *, tenant_id: TenantId, new: NewFile, once: 
         "size_bytes": new.size_bytes,
         "sha256": new.sha256,
         "object_key": new.object_key,
-        "expires_at": None if new.expires_after is None else func.now() + new.expires_after,
+        "expires_after": new.expires_after,
     }
     async with db.transaction("intake.file") as connection:
         if once is not None:
             earlier = await claim_once(connection, tenant_id=tenant_id, once=once, resource_id=new.id)
             if earlier is not None:
                 return await _require(connection, tenant_id, FileId(earlier))
-        made = await connection.execute(insert(files).values(values).returning(*_SHOWN))
+        made = await connection.execute(_CREATE, values)
         return FileRecord(**made.mappings().one())
 
 
@@ -124,26 +145,13 @@ async def hold_input(connection: AsyncConnection, *, tenant_id: TenantId, file_i
 
     Without the lock a file could be deleted and purged between this look and the batch that needs its bytes.
     """
-    row = await connection.execute(_visible(tenant_id).where(files.c.id == file_id).with_for_update(read=True))
-    found = row.mappings().one_or_none()
-    return None if found is None else FileRecord(**found)
-
-
-def _own(tenant_id: TenantId) -> tuple[ColumnElement[bool], ...]:
-    """What makes a file visible to its tenant."""
-    return (
-        files.c.tenant_id == tenant_id,
-        files.c.deleted_at.is_(None),
-        or_(files.c.expires_at.is_(None), files.c.expires_at > func.now()),
-    )
-
-
-def _visible(tenant_id: TenantId) -> Select[Any]:
-    return select(*_SHOWN).where(*_own(tenant_id))
+    held = await connection.execute(_ONE_HELD, {"tenant_id": tenant_id, "file_id": file_id})
+    row = held.mappings().one_or_none()
+    return None if row is None else FileRecord(**row)
 
 
 async def _find(connection: AsyncConnection, tenant_id: TenantId, file_id: FileId) -> FileRecord | None:
-    row = (await connection.execute(_visible(tenant_id).where(files.c.id == file_id))).mappings().one_or_none()
+    row = (await connection.execute(_ONE, {"tenant_id": tenant_id, "file_id": file_id})).mappings().one_or_none()
     return None if row is None else FileRecord(**row)
 
 

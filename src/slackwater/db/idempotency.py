@@ -7,11 +7,12 @@ it is a retry; the first request left a row under the hash of its body, and a re
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
-from sqlalchemy import case, func
+from sqlalchemy import Interval, bindparam, case, func
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.sql.dml import ReturningInsert
 
 from slackwater.db.tables import idempotency_keys
 from slackwater.domain.errors import BadRequest
@@ -44,21 +45,15 @@ async def claim_once(connection: AsyncConnection, *, tenant_id: TenantId, once: 
     Call it first in the transaction that makes the resource: an equal request that runs at the same time waits here
     until that transaction ends. Raises BadRequest when the same key came with another body.
     """
-    row = upsert(idempotency_keys).values(
-        tenant_id=tenant_id,
-        route=once.route if once.attempt == "explicit" else f"{once.route} (silent)",
-        key=once.key,
-        body_sha256=once.body_sha256,
-        resource_id=resource_id,
-    )
-    # clock_timestamp(), not now(): the row waited for may be younger than this transaction.
-    stale = idempotency_keys.c.created_at <= func.clock_timestamp() - _KEEP[once.attempt]
-    replaced = ("body_sha256", "resource_id", "created_at")
-    statement = row.on_conflict_do_update(
-        constraint=idempotency_keys.primary_key,
-        set_={name: case((stale, row.excluded[name]), else_=idempotency_keys.c[name]) for name in replaced},
-    ).returning(idempotency_keys.c.resource_id, idempotency_keys.c.body_sha256)
-    kept = (await connection.execute(statement)).one()
+    values = {
+        "tenant_id": tenant_id,
+        "route": once.route if once.attempt == "explicit" else f"{once.route} (silent)",
+        "key": once.key,
+        "body_sha256": once.body_sha256,
+        "resource_id": resource_id,
+        "keep": _KEEP[once.attempt],
+    }
+    kept = (await connection.execute(_CLAIM, values)).one()
     if kept.resource_id == resource_id:
         return None
     if kept.body_sha256 != once.body_sha256:
@@ -67,3 +62,20 @@ async def claim_once(connection: AsyncConnection, *, tenant_id: TenantId, once: 
             code="idempotency_key_reused",
         )
     return str(kept.resource_id)
+
+
+def _claim() -> ReturningInsert[tuple[Any, ...]]:
+    """Insert a row, or replace one that is older than ``keep``, or leave it; return what stands there now."""
+    columns = ("tenant_id", "route", "key", "body_sha256", "resource_id")
+    row = upsert(idempotency_keys).values({name: bindparam(name) for name in columns})
+    # clock_timestamp(), not now(): the row waited for may be younger than this transaction.
+    stale = idempotency_keys.c.created_at <= func.clock_timestamp() - bindparam("keep", type_=Interval)
+    replaced = ("body_sha256", "resource_id", "created_at")
+    return row.on_conflict_do_update(
+        constraint=idempotency_keys.primary_key,
+        set_={name: case((stale, row.excluded[name]), else_=idempotency_keys.c[name]) for name in replaced},
+    ).returning(idempotency_keys.c.resource_id, idempotency_keys.c.body_sha256)
+
+
+_CLAIM: Final = _claim()
+"""Part of every create, so it is put together once: building it costs more than running it."""

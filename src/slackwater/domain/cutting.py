@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from slackwater.domain.limits import MIB
+from slackwater.domain.sortkeys import shared_levels
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,30 +72,33 @@ class Cutter:
         self._first_seq = first_seq
         self._line_seconds = workload.seconds_per_line or rules.assumed_line_seconds
         self._mean_bytes = max(1.0, workload.n_bytes / max(1, workload.n_lines))
-        self._full = full_chunk(rules, workload)
         self._target_seconds = rules.target_seconds if workload.seconds_per_line else math.inf
-        self._tail_begins = math.ceil(workload.n_lines * (1 - rules.tail_share))
-        self._taken = 0
-        self._depth = 0
+        self._left_before_tail = math.ceil(workload.n_lines * (1 - rules.tail_share))
+        self._full = full_chunk(rules, workload)
+        self._last = self._before_last = b""
         self._start = self._stop = self._n = 0
+        self._find_room()
         self.cuts: list[Cut] = []
         """The finished chunks. The one being filled is not among them before :meth:`split`."""
 
-    def add(self, start: int, length: int, shared: int) -> int:
+    def add(self, start: int, length: int, key: bytes) -> int:
         """Take the next line and return the number of the chunk it is in.
 
-        ``length`` includes the line feed. ``shared`` tells how much of its beginning the line has in common with the
-        one before it (:func:`~slackwater.domain.sortkeys.shared_levels`). What lies between two lines of a chunk
-        belongs to the chunk.
+        ``length`` includes the line feed. ``key`` is the line's sort key, packed: where it tells that a group of like
+        prompts ends is where to cut. What lies between two lines of a chunk belongs to the chunk.
         """
-        group_ends, self._depth = shared < self._depth, shared
-        if self._n and self._is_full(start + length - self._start, group_ends=group_ends):
-            self.split()
-        if not self._n:
+        stop = start + length
+        if self._n:
+            # Most lines find a chunk with room for them; only near its end it is looked at closely.
+            full = self._n >= self._room_requests or stop - self._start > self._room_bytes
+            if full and self._is_full(stop - self._start, key):
+                self.split()
+                self._start = start
+        else:
             self._start = start
-        self._stop = start + length
+        self._before_last, self._last = self._last, key
+        self._stop = stop
         self._n += 1
-        self._taken += 1
         return self._first_seq + len(self.cuts)
 
     def split(self) -> None:
@@ -102,27 +106,33 @@ class Cutter:
         if not self._n:
             return
         length = self._stop - self._start
+        cost_seconds = self._cost(self._n, length)
+        seq = self._first_seq + len(self.cuts)
         self.cuts.append(
-            Cut(
-                seq=self._first_seq + len(self.cuts),
-                byte_start=self._start,
-                byte_length=length,
-                n_requests=self._n,
-                cost_seconds=self._cost(self._n, length),
-            )
+            Cut(seq=seq, byte_start=self._start, byte_length=length, n_requests=self._n, cost_seconds=cost_seconds)
         )
+        self._left_before_tail -= self._n
         self._n = 0
+        self._find_room()
 
-    def _is_full(self, length: int, *, group_ends: bool) -> bool:
+    def _find_room(self) -> None:
+        """Say how many requests and bytes the next chunk can take before anything can fill it."""
+        rules = self._rules
+        if self._left_before_tail <= 0:
+            self._full = min(self._full, rules.tail_requests)
+        self._room_requests = max(rules.min_requests, math.floor(self._full * _SOFT_SHARE))
+        affordable = self._target_seconds * _SOFT_SHARE * 2 / self._line_seconds - self._room_requests
+        self._room_bytes = min(rules.max_bytes, affordable * self._mean_bytes)
+
+    def _is_full(self, length: int, key: bytes) -> bool:
         """Tell whether a chunk of ``length`` bytes with the next line would be too much."""
         if length > self._rules.max_bytes:
             return True
         if self._n < self._rules.min_requests:
             return False
-        full = self._full if self._taken < self._tail_begins else min(self._full, self._rules.tail_requests)
+        group_ends = shared_levels(self._last, key) < shared_levels(self._before_last, self._last)
         share = _SOFT_SHARE if group_ends else 1.0
-        cost = self._cost(self._n + 1, length)
-        return self._n >= max(full * share, self._rules.min_requests) or cost > self._target_seconds * share
+        return self._n >= self._full * share or self._cost(self._n + 1, length) > self._target_seconds * share
 
     def _cost(self, n_requests: int, n_bytes: int) -> float:
         return self._line_seconds * (n_requests + n_bytes / self._mean_bytes) / 2

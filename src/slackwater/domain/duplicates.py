@@ -3,7 +3,7 @@
 A set of a million ids as strings takes well over 100 MB. So only a 64-bit hash of each is kept, in sixteen arrays by
 its low bits (8 MB a million); at the end each array becomes a set for a moment. Hashes that stand there twice are only
 a suspicion: the lines are read once more and the ids themselves compared, which costs nothing where nobody is suspect.
-Python seeds its hash of strings for each process, so that nobody can prepare ids that collide.
+Python seeds its hash of bytes for each process, so that nobody can prepare ids that collide.
 """
 
 from array import array
@@ -23,8 +23,8 @@ class SeenIds:
     def __init__(self) -> None:
         self._shards = [array("q") for _ in range(_SHARDS)]
 
-    def add(self, custom_ids: Iterable[str]) -> None:
-        """Take note of ids. Costs 0.15 µs and 8 bytes each."""
+    def add(self, custom_ids: Iterable[bytes]) -> None:
+        """Take note of ids, as UTF-8. Costs 0.15 µs and 8 bytes each."""
         append = [shard.append for shard in self._shards]
         for key in map(hash, custom_ids):
             append[key & (_SHARDS - 1)](key)
@@ -54,7 +54,7 @@ def duplicate_errors(ids: Iterable[tuple[int, str]], suspects: frozenset[int], *
     first_lines: dict[str, int] = {}
     errors: list[InputError] = []
     for line, custom_id in ids:
-        if hash(custom_id) not in suspects:
+        if hash(custom_id.encode()) not in suspects:
             continue
         first = first_lines.setdefault(custom_id, line)
         if first != line:

@@ -7,30 +7,26 @@ compare in C, and a million of them go through a file when they do not fit in me
 from struct import Struct
 from typing import Final, NamedTuple
 
-_LAYOUT: Final = Struct(">HIIIIBQIQIH")
+_WRITTEN: Final = Struct(">HIIIIBQIQIH")
+_READ: Final = Struct(">18sBQIQIH")
 
-RECORD_BYTES: Final = _LAYOUT.size
+RECORD_BYTES: Final = _WRITTEN.size
 MODEL_BYTES: Final = 2
-"""At the front of a record."""
-KEY_FIELDS: Final = 5
-"""How many of a record's fields are its sort key."""
+"""At the front of a record, and of its key."""
+KEY_BYTES: Final = 18
+"""The sort key, at the front of a record: number of the model, then the prefix hashes."""
 
-pack_record: Final = _LAYOUT.pack
-"""Write a record from the fields of :class:`Record`, in order."""
-unpack_record: Final = _LAYOUT.unpack
-"""Read the fields of one record: in hot loops, where a :class:`Record` would cost as much as all else."""
+pack_record: Final = _WRITTEN.pack
+"""Write a record: model and four hashes, then the fields of :class:`Record` after ``key``, in order."""
+unpack_record: Final = _READ.unpack
+"""Read the fields of a record: for hot loops, where a :class:`Record` would cost as much as all else."""
 
 
 class Record(NamedTuple):
     """A line's place in the order of the plan and in the file."""
 
-    model: int
-    """Number of the model among the file's."""
-    first: int
-    second: int
-    third: int
-    fourth: int
-    """The prefix hashes."""
+    key: bytes
+    """The sort key."""
     size: int
     """Size bucket."""
     start: int
@@ -47,7 +43,7 @@ class Record(NamedTuple):
 
 def read_record(packed: bytes) -> Record:
     """Read one record."""
-    return Record._make(_LAYOUT.unpack(packed))
+    return Record._make(_READ.unpack(packed))
 
 
 def split_records(packed: bytes) -> list[bytes]:

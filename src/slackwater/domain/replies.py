@@ -61,8 +61,9 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 def read_object(body: bytes) -> Reading | None:
     """Read a reply's body strictly; None if no JSON object can be made of it. Costs about 1 µs for 400 bytes."""
+    is_ascii = body.isascii()
     try:
-        if not body.isascii():
+        if not is_ascii:
             body.decode()
         facts = _read_facts(body)
     except msgspec.ValidationError:
@@ -70,7 +71,9 @@ def read_object(body: bytes) -> Reading | None:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _mend(body)
     is_error = facts.error != _NULL or facts.object == "error"
-    return Reading(one_line(body), usage_of(facts.usage), facts.model, is_error, mended=False)
+    if not is_ascii or _LF in body or _CR in body:
+        body = one_line(body)
+    return Reading(body, usage_of(facts.usage), facts.model, is_error, mended=False)
 
 
 def one_line(body: bytes) -> bytes:

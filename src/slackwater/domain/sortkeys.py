@@ -8,10 +8,12 @@ reaches the most that any order can (design: scheduling, prefix order). Equal pr
 The hashes are CRC-32, each going on from the one before: a collision costs a little order and nothing else.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Final
 from zlib import crc32
 
+from slackwater.domain.records import KEY_BYTES, MODEL_BYTES
 from slackwater.domain.verdicts import HASHED_BYTES
 
 LEVELS: Final = (256, 1_024, 4_096, HASHED_BYTES)
@@ -23,8 +25,10 @@ _FIRST, _SECOND, _THIRD, _FOURTH = LEVELS
 
 SortKey = tuple[int, int, int, int, int]
 """Number of the model, then the four hashes."""
-NO_KEY: Final[SortKey] = (-1, 0, 0, 0, 0)
-"""Shares nothing with any key."""
+_LEVEL_ENDS: Final = tuple(MODEL_BYTES + 4 * level for level in range(DEEPEST - 1))
+"""Where in a packed key each level but the last ends."""
+_STRETCH: Final = 50
+_STRETCHES: Final = 100
 
 
 def sort_key(model: int, prefix: bytes) -> SortKey:
@@ -40,38 +44,24 @@ def sort_key(model: int, prefix: bytes) -> SortKey:
     return model, first, second, third, crc32(prefix[_THIRD:_FOURTH], third) if size > _THIRD else third
 
 
-def shared_levels(one: SortKey, other: SortKey) -> int:
-    """Count how much two keys have in common from the left: 0 where not even the model, 5 where all."""
-    if one == other:
+def shared_levels(key: bytes, other: bytes) -> int:
+    """Count how much two keys, as they stand in records, have in common: 0 not even the model, 5 all of it."""
+    if key == other:
         return DEEPEST
-    if one[0] != other[0]:
-        return 0
-    if one[1] != other[1]:
-        return 1
-    if one[2] != other[2]:
-        return 2
-    return 3 if one[3] != other[3] else 4
+    for level, end in enumerate(_LEVEL_ENDS):
+        if key[:end] != other[:end]:
+            return level
+    return DEEPEST - 1
 
 
-class PrefixChanges:
-    """Counts, along a sequence of lines, how many levels of the key differ from the line before.
+def mean_sharing(neighbours: Iterable[tuple[bytes, bytes]]) -> float:
+    """Return how many levels two neighbours in an order have in common, on average. They are records, or keys."""
+    shared = [shared_levels(one[:KEY_BYTES], other[:KEY_BYTES]) for one, other in neighbours]
+    return sum(shared) / max(1, len(shared))
 
-    In sorted order that is the number of distinct values: the difference between the totals of two orders is what one
-    gains on the other.
-    """
 
-    __slots__ = ("_last", "total")
-
-    def __init__(self) -> None:
-        self._last = NO_KEY
-        self.total = 0
-        """Over the model and all hashes: at most five a line."""
-
-    def add(self, keys: Iterable[SortKey]) -> None:
-        """Take the next lines."""
-        last, total = self._last, self.total
-        for key in keys:
-            if key != last:
-                total += DEEPEST - shared_levels(key, last)
-                last = key
-        self._last, self.total = last, total
+def some_neighbours(records: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    """Choose neighbours to judge an order by: all of a short sequence, a hundred stretches of a long one."""
+    stride = max(_STRETCH, len(records) // _STRETCHES)
+    for begin in range(0, len(records), stride):
+        yield from pairwise(records[begin : begin + _STRETCH + 1])

@@ -74,7 +74,7 @@ async def audit(db: Database, store: BlobStore, batch_id: str) -> Report:
 
 async def _check_lines(store: BlobStore, batch: AuditedBatch, report: Report) -> None:
     """Every valid input line exactly once over the two files, and the counts are the files'."""
-    asked: Counter[str] = Counter()
+    asked: Counter[str | None] = Counter()
     undecodable = 0
     async for line in _lines(store, batch.input_key):
         custom_id = _custom_id(line)
@@ -92,16 +92,23 @@ async def _check_lines(store: BlobStore, batch: AuditedBatch, report: Report) ->
 
 
 def _check_ids(
-    asked: "Counter[str]", undecodable: int, output: "_FileFacts", errors: "_FileFacts", report: Report
+    asked: "Counter[str | None]", undecodable: int, output: "_FileFacts", errors: "_FileFacts", report: Report
 ) -> None:
-    """Every request has exactly one result; a line that is no JSON has one without a name of its own."""
+    """Every request has exactly one result; a line without a usable name has one that bears none."""
     answered = output.custom_ids + errors.custom_ids
+    nameless = answered.pop(None, 0)
     missing = [custom_id for custom_id in asked if custom_id not in answered]
     twice = [custom_id for custom_id, times in answered.items() if times > max(1, asked[custom_id])]
-    strangers = [custom_id for custom_id in answered if custom_id not in asked and not undecodable]
-    report.check(not missing, "every request has a result", f"{len(missing)} have none: {missing[:_SHOWN]}")
+    strangers = [custom_id for custom_id in answered if custom_id not in asked]
+    # Lines that no result names: only results without a name, or under one that we cannot read, may be theirs.
+    unnamed = undecodable + sum(asked[custom_id] for custom_id in missing)
+    unmatched = len(strangers) + nameless
+    report.check(
+        unnamed <= unmatched, "every request has a result", f"{unnamed - unmatched} have none: {missing[:_SHOWN]}"
+    )
     report.check(not twice, "no request has two results", f"{len(twice)} have more: {twice[:_SHOWN]}")
-    report.check(not strangers, "every result has a request", f"{len(strangers)} have none: {strangers[:_SHOWN]}")
+    matched = unmatched <= unnamed and len(strangers) <= undecodable
+    report.check(matched, "every result has a request", f"{unmatched} for {unnamed}: {strangers[:_SHOWN]}")
     unique = not (output.ids & errors.ids or output.repeated or errors.repeated)
     report.check(unique, "result ids are unique")
 
@@ -127,7 +134,8 @@ class _FileFacts:
 
     def __init__(self) -> None:
         self.lines = 0
-        self.custom_ids: Counter[str] = Counter()
+        self.custom_ids: Counter[str | None] = Counter()
+        """None: of lines whose request had no name that could be used."""
         self.ids: set[str] = set()
         self.repeated = False
         self.input_tokens = 0

@@ -63,6 +63,8 @@ class Finisher:
     default_expiry_seconds: float
     ended: Callable[[BatchEnd], None]
     """Told the state in which each batch ended."""
+    revoked: Callable[[int], None]
+    """Told how many leases outlasted the grace and were taken away."""
 
     async def expire_once(self) -> bool:
         """Stop the batches whose window is over; returns whether there were any."""
@@ -82,7 +84,7 @@ class Finisher:
 
     async def _finish(self, claim: FinishClaim) -> None:
         """Write the result files and end the batch."""
-        await revoke_leases(self.db, claim.batch_id)
+        self.revoked(await revoke_leases(self.db, claim.batch_id))
         parts = await committed_parts(self.db, claim.batch_id)
         unrun = await unrun_chunks(self.db, claim.batch_id)
         outputs = [part.output for part in parts if part.output is not None]

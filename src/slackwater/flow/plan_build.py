@@ -83,7 +83,7 @@ class PlanBuilder:
             return None
         order = SortedRecords(scratch.records, scratch.file())
         # Lines that are answered already must not stand in the bytes of a chunk.
-        return order if scan.n_refused or order.gains(scan.changes.total) else None
+        return order if scan.n_refused or order.gains() else None
 
     def _lines(self, order: SortedRecords | None) -> Iterator[Piece]:
         source, records = self._scratch.input, self._scratch.records
@@ -104,7 +104,7 @@ class PlanBuilder:
 
     @property
     def _wants_probe(self) -> bool:
-        return len(self._workloads) == 1 and self._scan.n_accepted.total() > LEAST_LINES
+        return len(self._workloads) == 1 and self._scan.tally.n_accepted.total() > LEAST_LINES
 
     def _refused(self) -> Iterator[Piece]:
         """Write the index of refused lines. Begins when all others are written: their chunk is the last."""
@@ -129,14 +129,14 @@ class PlanBuilder:
 
 def workloads(scan: InputScan, known: Mapping[str, KnownModel]) -> dict[int, Workload]:
     """Say what there is to run for each model, by its number in the scan; models without lines to run are left out."""
-    total = scan.n_accepted.total()
+    total = scan.tally.n_accepted.total()
     loads: dict[int, Workload] = {}
-    for number, n_lines in sorted(scan.n_accepted.items()):
+    for number, n_lines in sorted(scan.tally.n_accepted.items()):
         facts = known[scan.models[number]]
         loads[number] = Workload(
             n_lines=n_lines,
             # Only the file's mean is known; a chunk's bytes are bounded by what it really holds.
-            n_bytes=scan.accepted_bytes * n_lines // total,
+            n_bytes=scan.tally.accepted_bytes * n_lines // total,
             seconds_per_line=facts.seconds_per_line,
             live_workers=facts.live_workers,
         )

@@ -17,7 +17,6 @@ from slackwater.domain.cutting import CutRules, Cutter, Workload
 from slackwater.domain.lines import custom_id_of
 from slackwater.domain.records import MODEL_BYTES, read_record, unpack_record
 from slackwater.domain.results import json_string
-from slackwater.domain.sortkeys import NO_KEY, shared_levels
 from slackwater.flow.plan_probe import PROBE_LINES
 from slackwater.flow.plan_scratch import PIECE_BYTES, ForwardReader, ScratchFile
 
@@ -121,26 +120,25 @@ def rewritten(segments: Iterable[Segment], source: ScratchFile) -> Iterator[Piec
     """Copy the lines of the segments one after another."""
     lines: list[bytes] = []
     entries: list[bytes] = []
-    position = flushed = 0
+    position, full_at = 0, PIECE_BYTES
     for records, cutter in segments:
-        last = NO_KEY
+        read, add = source.read, cutter.add
         for packed in records:
-            fields = unpack_record(packed)
-            key = fields[:5]
-            start, length, number, id_start, id_length = fields[6:]
-            line = source.read(start, length)
-            seq = cutter.add(position, length + 1, shared_levels(key, last))
-            last = key
+            key, _, start, length, number, id_start, id_length = unpack_record(packed)
+            line = read(start, length)
+            seq = add(position, length + 1, key)
             custom_id = line[id_start : id_start + id_length] or _custom_id(line)
             entries.append(b"[%d,%b,%d,%d,%d]\n" % (number, custom_id, position, length, seq))
             lines.append(line)
             position += length + 1
-            if position - flushed >= PIECE_BYTES:
-                yield Piece(b"\n".join((*lines, b"")), b"".join(entries))
-                flushed = position
+            if position >= full_at:
+                lines.append(b"")
+                yield Piece(b"\n".join(lines), b"".join(entries))
+                full_at = position + PIECE_BYTES
                 lines, entries = [], []
     if lines:
-        yield Piece(b"\n".join((*lines, b"")), b"".join(entries))
+        lines.append(b"")
+        yield Piece(b"\n".join(lines), b"".join(entries))
 
 
 def in_place(segments: Iterable[Segment], source: ScratchFile) -> Iterator[Piece]:
@@ -148,14 +146,10 @@ def in_place(segments: Iterable[Segment], source: ScratchFile) -> Iterator[Piece
     read = ForwardReader(source).read
     entries: list[bytes] = []
     for records, cutter in segments:
-        last = NO_KEY
         for packed in records:
-            fields = unpack_record(packed)
-            key = fields[:5]
-            start, length, number, id_start, id_length = fields[6:]
+            key, _, start, length, number, id_start, id_length = unpack_record(packed)
             # The file's last line may have no line feed.
-            seq = cutter.add(start, min(length + 1, source.size_bytes - start), shared_levels(key, last))
-            last = key
+            seq = cutter.add(start, min(length + 1, source.size_bytes - start), key)
             custom_id = read(start + id_start, id_length) if id_length else _custom_id(read(start, length))
             entries.append(b"[%d,%b,%d,%d,%d]\n" % (number, custom_id, start, length, seq))
             if len(entries) >= _PIECE_LINES:

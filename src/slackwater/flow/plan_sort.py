@@ -4,11 +4,13 @@ Runs of records are sorted in memory, put back on scratch, and merged as they ar
 """
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from itertools import pairwise
+from statistics import fmean
 from typing import Final
 
-from slackwater.domain.records import RECORD_BYTES, read_record, split_records
-from slackwater.domain.sortkeys import PrefixChanges
+from slackwater.domain.records import RECORD_BYTES, split_records
+from slackwater.domain.sortkeys import mean_sharing, some_neighbours
 from slackwater.flow.plan_scratch import ScratchFile
 
 RUN_RECORDS: Final = 100_000
@@ -25,15 +27,16 @@ class SortedRecords:
     def __init__(self, records: ScratchFile, spare: ScratchFile, *, run_records: int = RUN_RECORDS) -> None:
         """``records`` are in order of the file; ``spare`` is an empty file."""
         self._run_bytes = run_records * RECORD_BYTES
-        self.n_records = records.size_bytes // RECORD_BYTES
-        self._changes_within_runs = 0
         self._spare = spare
         self._only_run: list[bytes] | None = None
+        self._unsorted: list[float] = []
+        self._sorted: list[float] = []
         for start in range(0, records.size_bytes, self._run_bytes):
             run = split_records(records.read(start, self._run_bytes))
+            self._unsorted.append(mean_sharing(some_neighbours(run)))
             run.sort()
-            self._changes_within_runs += _changes(run)
-            if self.n_records <= run_records:
+            self._sorted.append(mean_sharing(some_neighbours(run)))
+            if records.size_bytes <= self._run_bytes:
                 self._only_run = run
             else:
                 spare.append(b"".join(run))
@@ -44,13 +47,13 @@ class SortedRecords:
         starts = range(0, self._spare.size_bytes, self._run_bytes)
         return heapq.merge(*(read_run(self._spare, start, self._run_bytes) for start in starts))
 
-    def gains(self, changes_unsorted: int) -> bool:
-        """Tell whether this order shares enough more than one with so many changes from line to line."""
-        least = self.n_records * LEAST_GAIN
-        # The merge can only bring more of the same together, so this is a lower bound, and it is often enough.
-        if changes_unsorted - self._changes_within_runs >= least:
+    def gains(self) -> bool:
+        """Tell whether the lines share enough more in this order than in the file's to be worth another copy."""
+        before = fmean(self._unsorted)
+        # Merging only brings more of the same together: what the runs gain alone is often enough, and costs nothing.
+        if fmean(self._sorted) - before >= LEAST_GAIN:
             return True
-        return self._only_run is None and changes_unsorted - _changes(self) >= least
+        return self._only_run is None and mean_sharing(pairwise(self)) - before >= LEAST_GAIN
 
 
 def read_run(file: ScratchFile, start: int, length: int) -> Iterator[bytes]:
@@ -59,9 +62,3 @@ def read_run(file: ScratchFile, start: int, length: int) -> Iterator[bytes]:
     stop = min(start + length, file.size_bytes)
     for begin in range(start, stop, step):
         yield from split_records(file.read(begin, min(step, stop - begin)))
-
-
-def _changes(records: Iterable[bytes]) -> int:
-    changes = PrefixChanges()
-    changes.add(read_record(packed)[:5] for packed in records)
-    return changes.total

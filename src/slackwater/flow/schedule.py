@@ -22,6 +22,8 @@ _HEAD_CHUNKS: Final = 64
 _TICKS_BETWEEN_REAPS: Final = 10
 _TICKS_BETWEEN_LOCK_CHECKS: Final = 20
 _TICKS_BETWEEN_SAVES: Final = 100
+_TICKS_BETWEEN_TRIES: Final = 5
+"""A process that does not lead asks for the lead twice a second or so."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -60,6 +62,8 @@ class Leader:
         """Hold or win the election; the first tick of a term reads the tags back."""
         if self.term is not None and self._tick % _TICKS_BETWEEN_LOCK_CHECKS:
             return True
+        if self.term is None and self._tick % _TICKS_BETWEEN_TRIES != 1:
+            return False
         try:
             held = await self.lock.try_hold()
         except BaseException:

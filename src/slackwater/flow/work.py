@@ -36,6 +36,10 @@ _ENGINE_CHECK_SECONDS: Final = 0.5
 class WorkObserver(FeedObserver, HoldingsObserver, Protocol):
     """Told what the metrics of a worker need."""
 
+    def synced(self, seconds: float) -> None:
+        """One exchange with the database took so long."""
+        ...
+
     def load(self, *, in_flight: int, lines_waiting: bool) -> None:
         """How full the engine is now, and whether lines wait for a slot of it."""
         ...
@@ -170,6 +174,7 @@ class Worker:
             else:
                 if orders is None:
                     raise LeaseLost("another process has taken this worker's name; stop one of the two")
+                self._observer.synced(self._clock() - began)
                 holdings.obey(orders, began)
                 if orders.work_waits and feeder.in_flight < self._settings.slots:
                     pause = _HUNGRY_SYNC_SECONDS

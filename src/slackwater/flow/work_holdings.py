@@ -47,8 +47,12 @@ class HoldingsObserver(Protocol):
         """A chunk's results stand; ``seconds`` is what the commit itself took."""
         ...
 
-    def lost(self, reason: str) -> None:
-        """A lease ended without a commit: ``refused``, ``revoked`` or ``released``."""
+    def refused(self, run: ChunkRun) -> None:
+        """A chunk's lease was taken away while it ran: what was done of it is lost."""
+        ...
+
+    def released(self) -> None:
+        """A lease was given back."""
         ...
 
 
@@ -114,7 +118,7 @@ class Holdings:
             del self._waiting[token]
         for token, run in list(self._running.items()):
             if token not in leased:
-                self._abandon(run, "revoked")
+                self._abandon(run)
         self.open_more()
 
     def _take(self, lease: Lease) -> None:
@@ -187,7 +191,7 @@ class Holdings:
             self._observer.committed(run, self._clock() - started)
         else:
             _LOG.warning("commit refused: the lease was lost", batch_id=run.lease.batch_id, chunk=run.lease.seq)
-            self._observer.lost("refused")
+            self._observer.refused(run)
 
     async def _stop(self, run: ChunkRun, reason: str) -> None:
         """End a chunk of a stopped batch: abort what is at the engine, keep what is done, close the rest, commit."""
@@ -196,12 +200,12 @@ class Holdings:
         if run.lease.token in self._running:
             self.complete(run)
 
-    def _abandon(self, run: ChunkRun, why: str) -> None:
+    def _abandon(self, run: ChunkRun) -> None:
         """Drop a chunk whose lease is gone: its results would be refused."""
         del self._running[run.lease.token]
         self._end(run.lease.token)
-        self._observer.lost(why)
-        _LOG.warning("chunk abandoned", batch_id=run.lease.batch_id, chunk=run.lease.seq, why=why)
+        self._observer.refused(run)
+        _LOG.warning("chunk abandoned: its lease is gone", batch_id=run.lease.batch_id, chunk=run.lease.seq)
         self._spawn(self._halt(run))
 
     async def give_back(self) -> None:
@@ -231,7 +235,7 @@ class Holdings:
 
     async def _release(self, lease: Lease) -> None:
         """Give one lease back. Where the database is away the lease simply dies of age."""
-        self._observer.lost("released")
+        self._observer.released()
         try:
             await release_chunk(self._db, lease)
         except Unavailable as error:

@@ -7,7 +7,6 @@ from slackwater.domain.line_errors import LineError
 from slackwater.flow.work_chunk import ChunkRun
 from slackwater.metrics import EngineMeter, Metrics, ModelObserver, RetryReason
 
-_LOST: Final = frozenset({"refused", "revoked"})
 _REASONS: Final[dict[str | None, RetryReason]] = {
     "request_timeout": "timeout",
     "engine_unreachable": "unreachable",
@@ -28,7 +27,9 @@ class WorkMeter:
         self._commit_seconds = metrics.chunk_commit_seconds
         self._committed = metrics.lease("committed")
         self._released = metrics.lease("released")
-        self._lost = metrics.lease("lost")
+        self._stage = metrics.stage("work")
+        self.synced: Final = metrics.sync_seconds.observe
+        """One exchange with the database took so many seconds."""
         self.answered: Final = self._base.request_seconds.observe
         """One request was answered, or not, after so many seconds."""
 
@@ -52,10 +53,15 @@ class WorkMeter:
         )
         self._commit_seconds.observe(seconds)
         self._committed.inc()
+        self._stage.count("done", seconds=self._clock() - run.started_at)
 
-    def lost(self, reason: str) -> None:
-        """Count a lease that ended without a commit."""
-        (self._lost if reason in _LOST else self._released).inc()
+    def refused(self, run: ChunkRun) -> None:
+        """Count work that was done for nothing: whoever took the lease away has counted the lease."""
+        self._stage.count("lost", seconds=self._clock() - run.started_at)
+
+    def released(self) -> None:
+        """Count a lease that was given back."""
+        self._released.inc()
 
     def load(self, *, in_flight: int, lines_waiting: bool) -> None:
         """Note how full the engine is."""

@@ -22,16 +22,15 @@ async def test_readiness_says_which_part_is_down_and_life_goes_on(api: Api, deps
             raise StoreUnavailable("the object store does not answer; try again shortly")
 
     nowhere = Database.connect("postgresql://nobody@127.0.0.1:9/none", pool=PoolSettings(size=1, overflow=0))
-    without_store: Any = replace(deps, blobs=Down())
-    for broken, down in [(without_store, "store"), (replace(deps, db=nowhere), "database")]:
+    down: Any = Down()
+    without_store = replace(deps, blobs=down)
+    for broken, part in [(without_store, "store"), (replace(deps, db=nowhere), "database")]:
         async with listening(broken) as origin:
             ready = await api.http().get(f"{origin}/readyz")
             alive = await api.http().get(f"{origin}/healthz")
             answered = await api.http().get(f"{origin}/v1/batches")
         assert ready.status_code == 503
-        assert ready.json()[down] == "unavailable"
+        assert ready.json()[part] == "unavailable"
         assert alive.status_code == 200
-        assert answered.status_code == (503 if down == "database" else 200)
+        assert answered.status_code == (503 if part == "database" else 200)
     await nowhere.close()
-
-

@@ -80,7 +80,7 @@ async def test_the_collected_forms_are_taken_or_refused(api: Api, name: str) -> 
 
     response = await api.http().post("/v1/files", content=(INPUTS / name).read_bytes(), headers=headers)
 
-    assert response.status_code == 200 if name == "u01_plain.bin" else response.status_code in {200, 400}
+    assert response.status_code in ({200} if name == "u01_plain.bin" else {200, 400})
 
 
 ANY_JSON = st.recursive(
@@ -97,8 +97,10 @@ async def test_no_body_and_no_query_is_answered_with_a_server_error(api: Api) ->
     http = api.http()
     sent: list[tuple[str, str, bytes | None]] = []
 
-    @hypothesis.settings(max_examples=150, database=None, deadline=None)
-    @hypothesis.given(st.dictionaries(st.sampled_from(FIELDS), ANY_JSON, min_size=1, max_size=2) | ANY_JSON, st.binary())
+    @hypothesis.settings(max_examples=25, database=None, deadline=None)
+    @hypothesis.given(
+        st.dictionaries(st.sampled_from(FIELDS), ANY_JSON, min_size=1, max_size=2) | ANY_JSON, st.binary()
+    )
     def collect(changes: Any, noise: bytes) -> None:
         body = {**good, **changes} if isinstance(changes, dict) else changes
         sent.append(("POST", "/v1/batches", json.dumps(body).encode("utf-8", "surrogatepass")))

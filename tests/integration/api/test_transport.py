@@ -6,6 +6,7 @@ from typing import Any
 import httpx2
 import openai
 import pytest
+from structlog.testing import capture_logs
 
 from tests.api_under_test import LINE, Api
 
@@ -252,7 +253,13 @@ async def test_no_reply_is_anything_but_json(api: Api) -> None:
     batch = await make_batch(api)
     http = api.http()
 
-    for path in ("/v1/batches", f"/v1/batches/{batch.id}", "/v1/files", f"/v1/files/{batch.input_file_id}", "/v1/models"):
+    for path in (
+        "/v1/batches",
+        f"/v1/batches/{batch.id}",
+        "/v1/files",
+        f"/v1/files/{batch.input_file_id}",
+        "/v1/models",
+    ):
         response = await http.get(path)
         assert response.headers["content-type"] == "application/json"
         json.loads(response.content)
@@ -260,3 +267,30 @@ async def test_no_reply_is_anything_but_json(api: Api) -> None:
         response = await http.get(path)
         assert response.status_code == 404
         assert_openai_error(response)
+
+
+async def test_a_request_is_logged_with_its_ids_and_without_its_key(api: Api) -> None:
+    with capture_logs() as logged:
+        response = await api.http().get("/v1/batches/x%0Aforged?secret=1")
+
+    (line,) = [entry for entry in logged if entry["event"] == "request"]
+    assert line["request_id"] == response.headers["x-request-id"]
+    assert (line["tenant_id"], line["status"], line["path"]) == (api.acme.id, 404, "/v1/batches/x\nforged")
+    assert api.acme.secret not in repr(logged)
+    assert "secret" not in repr(logged)
+
+
+async def test_an_error_nobody_expected_is_a_500_with_an_id_and_no_detail(api: Api) -> None:
+    await api.rows("ALTER TABLE models RENAME TO gone")
+
+    with capture_logs() as logged, pytest.raises(openai.InternalServerError) as failed:
+        await api.sdk().models.list()
+
+    error = assert_openai_error(failed.value.response)
+    request_id = failed.value.request_id
+    assert request_id is not None
+    assert request_id in error["message"]
+    assert "gone" not in failed.value.response.text
+    assert [entry["error"] for entry in logged if entry["event"] == "request failed"] == ["ProgrammingError"]
+    labels = {"method": "GET", "route": "/v1/models", "status": "500"}
+    assert api.deps.metrics.registry.get_sample_value("slackwater_http_requests_total", labels) == 1

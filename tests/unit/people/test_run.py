@@ -153,10 +153,12 @@ def test_a_file_that_fails_validation_is_told_line_by_line(
         {"code": "invalid_url", "message": f"bad \x1b[2J {line}", "param": "url", "line": line} for line in range(1, 31)
     ]
     ends(service, "failed", completed=0, errors={"object": "list", "data": errors})
+    errors.append({**errors[0], "line": 31})
     output = tmp_path / "out.jsonl"
     output.write_text("old")
     result = command("run", str(requests_file), "--output", str(output), *QUICK)
     assert result.exit_code == 4
+    assert "line 1 and 1 more: invalid_url" in result.stderr
     assert "line 20: invalid_url (url): bad \\x1b[2J 20" in result.stderr
     assert "line 21:" not in result.stderr
     assert "and 10 more: slackwater batch show batch_" in result.stderr

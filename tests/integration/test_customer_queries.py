@@ -1,0 +1,100 @@
+"""What customers ask of the database often stays quick however much there is: index scans, few statements."""
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+
+from slackwater.db import batches, credentials, files
+from slackwater.db.pages import PageRequest
+from slackwater.db.session import Database
+from slackwater.domain.errors import DatabaseUnavailable
+from slackwater.domain.ids import BatchId, FileId
+from tests.api_under_test import Tenant, make_tenant
+
+MANY = 3000
+FIRST_FILE = FileId("file-" + "1".rjust(32, "0"))
+FIRST_BATCH = BatchId("batch_" + "1".rjust(32, "0"))
+
+
+@pytest.fixture
+async def crowded(db: Database) -> Tenant:
+    """One tenant among two, with thousands of files and batches."""
+    tenants = [await make_tenant(db, name) for name in ("acme", "globex")]
+    for offset, tenant in enumerate(tenants):
+        await db.fetch(
+            "test",
+            "INSERT INTO files (id, tenant_id, purpose, filename, size_bytes, sha256, object_key)"
+            " SELECT 'file-' || lpad(to_hex(n * 2 - 1 + %(offset)s), 32, '0'), %(tenant)s, 'batch', 'x', 1, '', ''"
+            " FROM generate_series(1, %(many)s) n",
+            {"offset": offset, "tenant": tenant.id, "many": MANY},
+        )
+        await db.fetch(
+            "test",
+            "INSERT INTO batches (id, tenant_id, endpoint, completion_window, input_file_id, input_key, input_bytes,"
+            " deadline) SELECT replace(id, 'file-', 'batch_'), tenant_id, '/v1/embeddings', '24h', id, '', 1, now()"
+            " FROM files WHERE tenant_id = %(tenant)s",
+            {"tenant": tenant.id},
+        )
+    for table in ("files", "batches", "api_keys"):
+        await db.fetch("test", f"ANALYZE {table}", {})
+    return tenants[0]
+
+
+async def plans(db: Database, ask: Callable[[], Awaitable[object]]) -> list[Any]:
+    """Return the plan of every statement that ``ask`` sends."""
+    sent: list[tuple[str, Any]] = []
+
+    def note(_c: object, _cursor: object, statement: str, parameters: Any, _context: object, _many: object) -> None:
+        sent.append((statement, parameters))
+
+    engine = db._engine.sync_engine
+    event.listen(engine, "before_cursor_execute", note)
+    try:
+        await ask()
+    finally:
+        event.remove(engine, "before_cursor_execute", note)
+    return [
+        (await db.fetch("test", f"EXPLAIN (FORMAT JSON) {statement}", parameters))[0][0]
+        for statement, parameters in sent
+    ]
+
+
+async def test_what_is_asked_often_never_reads_a_whole_table(db: Database, crowded: Tenant) -> None:
+    tenant_id = crowded.id
+    page = PageRequest(limit=20, after=None)
+    later = PageRequest(limit=20, after=FIRST_BATCH, order="asc")
+    asked: list[Callable[[], Awaitable[object]]] = [
+        lambda: batches.get_batch(db, tenant_id=tenant_id, dialect="openai", batch_id=FIRST_BATCH),
+        lambda: batches.list_batches(db, tenant_id=tenant_id, dialect="openai", page=page),
+        lambda: batches.list_batches(db, tenant_id=tenant_id, dialect="openai", page=later),
+        lambda: batches.cancel_batch(db, tenant_id=tenant_id, dialect="openai", batch_id=FIRST_BATCH),
+        lambda: files.get_file(db, tenant_id=tenant_id, file_id=FIRST_FILE),
+        lambda: files.list_files(db, tenant_id=tenant_id, page=page, purpose=None),
+        lambda: files.delete_file(db, tenant_id=tenant_id, file_id=FIRST_FILE),
+    ]
+
+    for ask in asked:
+        for plan in await plans(db, ask):
+            text = json.dumps(plan)
+            assert "Index" in text
+            assert "Seq Scan" not in text
+            assert '"Sort"' not in text
+
+
+async def test_who_calls_is_one_statement(db: Database, crowded: Tenant) -> None:
+    assert len(await plans(db, lambda: credentials.authenticate(db, crowded.secret))) == 1
+
+
+async def test_a_file_that_a_batch_is_being_made_of_cannot_be_deleted_meanwhile(db: Database, crowded: Tenant) -> None:
+    delete = "SELECT id FROM files WHERE id = %(id)s FOR NO KEY UPDATE NOWAIT"
+
+    async with db.transaction("test") as connection:
+        held = await files.hold_input(connection, tenant_id=crowded.id, file_id=FIRST_FILE)
+        assert held is not None
+        with pytest.raises(DatabaseUnavailable):
+            await db.fetch("test", delete, {"id": FIRST_FILE})
+
+    assert await db.fetch("test", delete, {"id": FIRST_FILE})
