@@ -7,11 +7,11 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import httpx2
 
 
 def free_port() -> int:
@@ -47,6 +47,16 @@ class Processes:
         assert done.returncode == 0, done.stderr[-4000:]
         return done.stdout
 
+    def prepare(self, *, model: str | None = None, alias: str | None = None) -> str:
+        """Migrate, make a tenant and, where named, a model with an alias; return the tenant's key."""
+        self.call("migrate")
+        self.call("tenant", "create", "acme")
+        if model is not None:
+            self.call("model", "add", model)
+            if alias is not None:
+                self.call("model", "alias", alias, model)
+        return self.call("key", "create", "acme").strip()
+
     def start(self, role: str, name: str | None = None, **settings: str) -> None:
         """Start a role and wait until its probe says that it is alive."""
         name = name or role
@@ -68,10 +78,9 @@ class Processes:
         """Wait until a URL answers 200."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            with contextlib.suppress(urllib.error.URLError, OSError):
-                with urllib.request.urlopen(url, timeout=2) as answer:
-                    if answer.status == 200:
-                        return
+            with contextlib.suppress(httpx2.HTTPError):
+                if httpx2.get(url, timeout=2).status_code == 200:
+                    return
             time.sleep(0.05)
         raise AssertionError(f"{url} does not answer; logs in {self.logs}")
 

@@ -25,11 +25,7 @@ def test_a_worker_killed_half_way_loses_and_doubles_nothing(
         "SLACKWATER_MAX_NUM_SEQS": "16",
     }
     with running(site, tmp_path) as processes:
-        processes.call("migrate")
-        processes.call("tenant", "create", "acme")
-        processes.call("model", "add", "simulated")
-        processes.call("model", "alias", "gpt-4.1-mini", "simulated")
-        key = processes.call("key", "create", "acme").strip()
+        key = processes.prepare(model="simulated", alias="gpt-4.1-mini")
         processes.start("api")
         processes.start("control")
         processes.start("work", "work-1", worker_id="work-1")

@@ -14,6 +14,7 @@ from slackwater.domain.errors import ObjectMissing, Unavailable
 
 router = APIRouter()
 
+_METHODS: Final = ["GET", "HEAD"]
 _NO_SUCH_OBJECT: Final = "inputs/readiness"
 
 PartState = Literal["ok", "unavailable"]
@@ -33,13 +34,13 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True):
     store: PartState
 
 
-@router.get("/healthz")
+@router.api_route("/healthz", methods=_METHODS)
 async def healthz() -> Response:
     """Tell that the process lives. Asks nobody: a database that is down is no reason to restart us."""
     return json_reply(Liveness())
 
 
-@router.get("/readyz")
+@router.api_route("/readyz", methods=_METHODS)
 async def readyz(deps: Deps) -> Response:
     """Tell whether the database and the store answer; 503 says which does not."""
     limit = deps.settings.readiness_seconds

@@ -100,10 +100,10 @@ def rates(progress: Progress) -> str:
 def counts(progress: Progress) -> str:
     """Write how much is done."""
     failed = f", {progress.failed:,} failed" if progress.failed else ""
-    return f"{progress.done:,}/{progress.total:,}{failed}"
+    return f"{progress.done:,}/{progress.total:,} done{failed}"
 
 
 def line(progress: Progress) -> str:
     """Write the progress on one line, for a log."""
     speed = rates(progress)
-    return f"{progress.status}: {counts(progress)} done" + (f", {speed}" if speed else "")
+    return f"{progress.status}: {counts(progress)}" + (f", {speed}" if speed else "")

@@ -31,7 +31,7 @@ async def own_site(server: EmbeddedPostgres, folder: Path, **options: Any) -> As
 
 async def watch(customer: Customer, batch_id: str) -> list[dict[str, Any]]:
     """Poll a batch to its end; return every look at it. Fails where the counts are not those of a progress."""
-    looks = []
+    looks: list[dict[str, Any]] = []
     async with asyncio.timeout(60):
         while not looks or looks[-1]["status"] not in TERMINAL:
             looks.append(await customer.get(batch_id))

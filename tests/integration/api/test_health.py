@@ -13,6 +13,7 @@ async def test_a_whole_service_is_alive_and_ready_without_a_key(api: Api) -> Non
     http = api.http(headers={})
 
     assert (await http.get("/healthz")).json() == {"status": "ok"}
+    assert (await http.head("/healthz")).status_code == 200
     assert (await http.get("/readyz")).json() == {"status": "ready", "database": "ok", "store": "ok"}
 
 

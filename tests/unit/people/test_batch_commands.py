@@ -57,7 +57,7 @@ def test_watch_ends_with_the_batch_and_its_exit_code(command: CommandLine, servi
     with_results(service)
     result = command("batch", "watch", "batch_1")
     assert (result.exit_code, json.loads(result.stdout)["status"]) == (3, "completed")
-    assert "completed: 2/2, 1 failed done" in result.stderr
+    assert "completed: 2/2 done, 1 failed" in result.stderr
 
 
 def test_cancel_shows_the_batch(command: CommandLine, service: FakeService) -> None:

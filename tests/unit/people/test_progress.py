@@ -102,7 +102,7 @@ def test_a_line_of_a_log_says_everything() -> None:
         eta_seconds=305.0,
     )
     assert line(progress) == (
-        "in_progress: 1,234/5,000, 3 failed done, 12.3 requests/s, 1,820 tokens/s, about 5:05 left"
+        "in_progress: 1,234/5,000 done, 3 failed, 12.3 requests/s, 1,820 tokens/s, about 5:05 left"
     )
     assert line(Progress(status="validating", total=0, done=0, failed=0)) == "validating: 0/0 done"
 
@@ -143,7 +143,7 @@ def test_the_bar_shows_the_same_on_a_terminal() -> None:
         bar.note("away \x1b[2J[red]")
     shown = screen.getvalue()
     assert "in progress" in shown
-    assert "50/200, 2 failed" in shown
+    assert "50/200 done, 2 failed" in shown
     assert "10.0 requests/s, about 0:15 left" in shown
     assert "away \\x1b[2J[red]" in shown
 
