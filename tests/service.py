@@ -12,7 +12,7 @@ import uuid
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -220,7 +220,7 @@ def stages(db: Database, store: BlobStore, metrics: Metrics, leader: Leader, scr
         ended=lambda ending: metrics.batch_end(ending).inc(),
         revoked=metrics.lease("lost").inc,
     )
-    sweeper = Sweeper(db=db, store=store, keep_seconds=86400.0)
+    sweeper = Sweeper(db=db, store=store, keep_seconds=86400.0, now=lambda: datetime.now(UTC))
     planner = Planner(
         db=db,
         blobs=store,

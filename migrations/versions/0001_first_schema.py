@@ -121,6 +121,8 @@ CREATE TABLE files (
 
 CREATE INDEX files_expires_at_idx ON files (expires_at) WHERE purged_at IS NULL;
 
+CREATE INDEX files_object_key_idx ON files (object_key);
+
 CREATE INDEX files_tenant_id_id_idx ON files (tenant_id, id) WHERE deleted_at IS NULL;
 
 CREATE TABLE idempotency_keys (
@@ -195,12 +197,15 @@ CREATE TABLE batches (
     claimed_until TIMESTAMP WITH TIME ZONE,
     claims INTEGER DEFAULT 0 NOT NULL,
     CONSTRAINT batches_pkey PRIMARY KEY (id),
-    CONSTRAINT batches_status_check CHECK (status IN ('validating', 'in_progress', 'finalizing', 'completed', 'failed', 'expired', 'cancelling', 'cancelled')),
+    CONSTRAINT batches_status_check CHECK (status IN ('validating', 'in_progress', 'finalizing', 'completed',
+        'failed', 'expired', 'cancelling', 'cancelled')),
     CONSTRAINT batches_ending_check CHECK (ending IN ('completed', 'expired', 'cancelled')),
     CONSTRAINT batches_invalid_lines_check CHECK (invalid_lines IN ('fail', 'error')),
     CONSTRAINT batches_dialect_check CHECK (dialect IN ('openai', 'anthropic')),
-    CONSTRAINT batches_counts_check CHECK (succeeded >= 0 AND errored >= 0 AND cancelled >= 0 AND expired >= 0 AND succeeded + errored + cancelled + expired <= total),
-    CONSTRAINT batches_ended_counts_check CHECK (status NOT IN ('completed', 'expired', 'cancelled') OR succeeded + errored + cancelled + expired = total),
+    CONSTRAINT batches_counts_check CHECK (succeeded >= 0 AND errored >= 0 AND cancelled >= 0 AND expired >= 0
+        AND succeeded + errored + cancelled + expired <= total),
+    CONSTRAINT batches_ended_counts_check CHECK (status NOT IN ('completed', 'expired', 'cancelled') OR
+        succeeded + errored + cancelled + expired = total),
     CONSTRAINT batches_chunks_check CHECK (chunks_done <= chunks_total),
     CONSTRAINT batches_tenant_id_fkey FOREIGN KEY(tenant_id) REFERENCES tenants (id),
     CONSTRAINT batches_input_file_id_fkey FOREIGN KEY(input_file_id) REFERENCES files (id),
@@ -210,7 +215,8 @@ CREATE TABLE batches (
 
 CREATE INDEX batches_input_file_id_idx ON batches (input_file_id);
 
-CREATE INDEX batches_live_idx ON batches (status, deadline) WHERE status IN ('validating', 'in_progress', 'finalizing', 'cancelling');
+CREATE INDEX batches_live_idx ON batches (status, deadline) WHERE status IN ('validating', 'in_progress',
+    'finalizing', 'cancelling');
 
 CREATE INDEX batches_tenant_id_id_idx ON batches (tenant_id, id);
 
@@ -260,7 +266,8 @@ CREATE INDEX chunks_pending_model_idx ON chunks (model) WHERE state = 'pending';
 """
 
 _DOWN = """
-DROP TABLE chunks, batches, tenant_service, model_aliases, idempotency_keys, files, api_keys, workers, usage_ledger, tenants, models, leader, audit_log;
+DROP TABLE chunks, batches, tenant_service, model_aliases, idempotency_keys, files, api_keys, workers,
+    usage_ledger, tenants, models, leader, audit_log;
 """
 
 

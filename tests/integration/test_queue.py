@@ -37,7 +37,7 @@ from slackwater.db.queue.leases import (
 from slackwater.db.queue.planning import claim_planning, known_models, publish_plan, renew_claim
 from slackwater.db.queue.results import ResultObject
 from slackwater.db.session import Database
-from slackwater.domain.ids import WorkerId, tenant_id
+from slackwater.domain.ids import BatchId, WorkerId, tenant_id
 from slackwater.domain.policy import Grant
 from slackwater.domain.usage import NO_USAGE, Usage
 from slackwater.metrics import create_metrics
@@ -67,7 +67,7 @@ async def scene(db: Database, store: BlobStore) -> Service:
     return Service(db=db, store=store, metrics=metrics, tenant=tenant, stop=asyncio.Event())
 
 
-async def planned(scene: Service, lines: int = 4, chunk_lines: int = 2, **submit: object) -> str:
+async def planned(scene: Service, lines: int = 4, chunk_lines: int = 2, **submit: object) -> BatchId:
     batch = await scene.submit((line(f"r{n}") for n in range(lines)), **submit)  # type: ignore[arg-type]
     assert await plan_evenly(scene.db, scene.store, chunk_lines=chunk_lines)
     return batch

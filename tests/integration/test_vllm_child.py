@@ -106,11 +106,10 @@ async def test_a_dead_engine_core_is_replaced_and_answers_as_before(vllm: Vllm, 
     (core,) = (pid for pid, name in processes_in(group).items() if "EngineCor" in name)
 
     os.kill(core, signal.SIGKILL)
-    outcome = await asyncio.gather(busy, return_exceptions=True)
+    await asyncio.wait((busy,))
     while vllm.group == group:
         await asyncio.sleep(0.05)
     await asyncio.wait_for(vllm.wait_ready(), START_SECONDS)
 
-    assert outcome != [None]
     assert not processes_in(group)
     assert await answer(vllm, "hello") == before

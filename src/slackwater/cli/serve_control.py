@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
-from slackwater.cli.site import Site, clock, new_uuid, open_site, stop_event
+from slackwater.cli.site import Site, clock, new_uuid, now, open_site, stop_event
 from slackwater.config import Settings
 from slackwater.db.election import ElectionLock
 from slackwater.domain.bodies import BodyRules
@@ -27,6 +27,8 @@ _DAY_SECONDS: Final = 86_400.0
 _TICK_SECONDS: Final = 0.1
 _REST_SECONDS: Final = 0.1
 _SWEEP_SECONDS: Final = 30.0
+_ORPHAN_SECONDS: Final = 3600.0
+"""Looking for orphans lists the whole store."""
 
 
 async def serve_control(settings: Settings) -> None:
@@ -75,7 +77,7 @@ def _stages(site: Site, leader: Leader) -> list[Stage]:
         ended=lambda ending: site.metrics.batch_end(ending).inc(),
         revoked=site.metrics.lease("lost").inc,
     )
-    sweeper = Sweeper(db=site.db, store=site.store, keep_seconds=site.settings.keep_chunks_days * _DAY_SECONDS)
+    sweeper = Sweeper(db=site.db, store=site.store, keep_seconds=site.settings.keep_chunks_days * _DAY_SECONDS, now=now)
     planner = Planner(
         db=site.db,
         blobs=site.store,
@@ -91,6 +93,7 @@ def _stages(site: Site, leader: Leader) -> list[Stage]:
         Stage(name="finish", once=finisher.finish_once, rest_seconds=_REST_SECONDS),
         Stage(name="sweep", once=sweeper.sweep_files_once, rest_seconds=_SWEEP_SECONDS),
         Stage(name="sweep", once=sweeper.sweep_batches_once, rest_seconds=_SWEEP_SECONDS),
+        Stage(name="sweep", once=sweeper.sweep_orphans_once, rest_seconds=_ORPHAN_SECONDS),
         Stage(name="sweep", once=sweeper.forget_workers_once, rest_seconds=_SWEEP_SECONDS),
     ]
 

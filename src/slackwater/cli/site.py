@@ -12,6 +12,7 @@ import uuid
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Final
 
@@ -40,6 +41,11 @@ clock: Final = time.perf_counter
 
 jitter: Final = random.random
 """The real chance, in [0, 1)."""
+
+
+def now() -> datetime:
+    """Return the time, aware."""
+    return datetime.now(UTC)
 
 
 def new_uuid() -> uuid.UUID:

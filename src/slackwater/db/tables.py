@@ -136,6 +136,7 @@ files: Final = Table(
     _at("deleted_at"),
     _at("purged_at"),
     Index("files_tenant_id_id_idx", "tenant_id", "id", postgresql_where=text("deleted_at IS NULL")),
+    Index("files_object_key_idx", "object_key"),
     Index("files_expires_at_idx", "expires_at", postgresql_where=text("purged_at IS NULL")),
 )
 

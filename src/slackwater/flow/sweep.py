@@ -1,7 +1,8 @@
 """Sweep: what may go, goes. Every pass is bounded and idempotent, and touches nothing that a live process writes."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Final
 
 import structlog
@@ -13,6 +14,7 @@ from slackwater.db.queue.sweeping import (
     expire_files,
     forget_workers,
     mark_purged,
+    needed_objects,
     purgeable_files,
     referenced_keys,
     sweep_chunks,
@@ -21,6 +23,7 @@ from slackwater.db.queue.sweeping import (
 from slackwater.db.session import Database
 
 _LOG: Final = structlog.get_logger("slackwater.sweep")
+_GROUP: Final = 1000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,6 +33,10 @@ class Sweeper:
     db: Database
     store: BlobStore
     keep_seconds: float
+    now: Callable[[], datetime]
+    """The time, aware; only compared with the age of objects, in days."""
+    orphan_age: timedelta = timedelta(days=1)
+    """An object that no row names may go once it is so old: its writer has made the row by then, or never will."""
 
     async def sweep_files_once(self) -> bool:
         """Hide expired files, then remove the bytes of hidden ones; returns whether anything went."""
@@ -53,11 +60,39 @@ class Sweeper:
         """Forget workers that fell silent long ago; returns whether there were any."""
         return await forget_workers(self.db, keep_seconds=self.keep_seconds) > 0
 
+    async def sweep_orphans_once(self) -> bool:
+        """Remove objects that no row names: uploads, plans, parts and results whose writer died before its row.
+
+        One look at every object of the store; returns whether any went.
+        """
+        removed = 0
+        for folder in keys.FOLDERS:
+            owners: dict[str, str] = {}
+            async for stored in self.store.list(folder):
+                owner = keys.owner_of(stored.key)
+                if owner is not None and stored.modified_at < self.now() - self.orphan_age:
+                    owners[stored.key] = owner
+                if len(owners) == _GROUP:
+                    removed += await self._remove_orphans(owners)
+                    owners = {}
+            removed += await self._remove_orphans(owners)
+        if removed:
+            _LOG.info("orphan objects removed", objects=removed)
+        return removed > 0
+
+    async def _remove_orphans(self, owners: dict[str, str]) -> int:
+        """Remove those of the objects that nobody needs; returns how many."""
+        needed = await needed_objects(self.db, owners) if owners else frozenset()
+        orphans = [key for key in owners if key not in needed]
+        if orphans:
+            await self.store.delete(orphans, stage="sweep.orphan")
+        return len(orphans)
+
     async def _sweep(self, batch: EndedBatch) -> None:
         """Remove one batch's plan and parts, but for objects that became files."""
         prefixes = (keys.plans_prefix(batch.batch_id), keys.parts_prefix(batch.batch_id))
         found = [stored.key for prefix in prefixes async for stored in self.store.list(prefix)]
-        for group in _groups(found, 1000):
+        for group in _groups(found, _GROUP):
             kept = await referenced_keys(self.db, group)
             await self.store.delete([key for key in group if key not in kept], stage="sweep.batch")
         await sweep_chunks(self.db, batch.batch_id)

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from compose_spec import PyOptions
 
-from slackwater.config import PREFIX, Settings, load
+from slackwater.config import Settings, load
 from tests.deployment import COMPOSE, ROOT, SECRET, compose, example_environment, services, variables
 
 _OURS = {"migrate": "migrate", "api": "api", "control": "control", "worker": "work"}
@@ -53,7 +53,7 @@ def test_the_settings_of_a_service_are_settings_and_their_values_are_accepted(
     for variable, value in environment.items():
         monkeypatch.setenv(variable, value)
 
-    settings = load({key: value for key, value in environment.items() if key.startswith(PREFIX)})
+    settings = load()
 
     assert settings.database_url.get_secret_value() == f"postgresql://slackwater:{SECRET}@postgres:5432/slackwater"
     assert settings.store_url == "s3://slackwater"
@@ -65,7 +65,7 @@ def test_the_engine_of_the_worker_is_set_by_the_example_environment(monkeypatch:
     for variable, value in (_image_environment(service) | _environment(service)).items():
         monkeypatch.setenv(variable, value)
 
-    settings = load({})
+    settings = load()
 
     assert (settings.engine, settings.engine_model) == ("vllm", example_environment()["SLACKWATER_ENGINE_MODEL"])
     assert (settings.max_num_seqs, settings.gpu_memory_utilization, settings.engine_args) == (256, 0.9, [])

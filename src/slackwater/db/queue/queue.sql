@@ -354,6 +354,15 @@ LIMIT %(limit)s;
 -- Which of these objects some file that still has its bytes points at.
 SELECT object_key FROM files WHERE object_key = ANY (%(keys)s) AND purged_at IS NULL;
 
+-- name: needed_objects
+-- Which of these objects somebody may still need: a file's bytes, or whatever belongs to a batch that is not swept yet.
+SELECT k.key
+FROM unnest(%(keys)s::text[], %(owners)s::text[]) AS k (key, owner)
+WHERE EXISTS (SELECT 1 FROM files f WHERE f.object_key = k.key AND f.purged_at IS NULL)
+   OR EXISTS (SELECT 1 FROM batches b WHERE b.id = k.owner AND b.swept_at IS NULL
+              AND (k.key LIKE 'plans/%%' OR k.key LIKE 'parts/%%'
+                   OR b.status IN ('validating', 'in_progress', 'finalizing', 'cancelling')));
+
 -- name: sweep_chunks
 -- The chunk rows of an ended batch go; the ledger keeps what they did.
 WITH ended AS (

@@ -1,6 +1,6 @@
 """What is left behind and may go: rows of ended batches, files past their time, forgotten workers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from slackwater.db.queue.statements import SQL
@@ -35,6 +35,12 @@ async def referenced_keys(db: Database, keys: Sequence[str]) -> frozenset[str]:
     """Return those of the object keys that some file with bytes points at: they must stay."""
     rows = await db.fetch("sweep.referenced", SQL["referenced_keys"], {"keys": list(keys)})
     return frozenset(row.object_key for row in rows)
+
+
+async def needed_objects(db: Database, owners: Mapping[str, str]) -> frozenset[str]:
+    """Return those of the objects that somebody may still need; ``owners`` names the file or batch of each key."""
+    params = {"keys": list(owners), "owners": list(owners.values())}
+    return frozenset(row.key for row in await db.fetch("sweep.needed", SQL["needed_objects"], params))
 
 
 async def sweep_chunks(db: Database, batch_id: BatchId) -> None:

@@ -1,0 +1,82 @@
+"""What may go, goes, and nothing else. Real PostgreSQL and a local store."""
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from slackwater.blobs import keys
+from slackwater.blobs.protocol import BlobStore
+from slackwater.db.files import delete_file
+from slackwater.db.session import Database
+from slackwater.domain.errors import ObjectMissing
+from slackwater.domain.ids import batch_id, file_id
+from slackwater.flow.sweep import Sweeper
+from tests.service import Service, line, new_uuid, running_service
+
+
+@pytest.fixture
+async def service(db: Database, store: BlobStore, database_url: str, tmp_path: Path) -> AsyncIterator[Service]:
+    async with running_service(db, store, database_url, tmp_path) as running:
+        yield running
+
+
+def sweeper(service: Service, *, keep_seconds: float = 0.0, days_later: float = 0.0) -> Sweeper:
+    later = datetime.now(UTC) + timedelta(days=days_later)
+    return Sweeper(db=service.db, store=service.store, keep_seconds=keep_seconds, now=lambda: later)
+
+
+async def test_a_swept_batch_keeps_its_results_and_loses_its_working_objects(service: Service) -> None:
+    batch = await service.submit(line(f"r{n}") for n in range(300))
+    await service.until(batch)
+    assert await sweeper(service).sweep_batches_once()
+    assert not await sweeper(service).sweep_batches_once()
+    left = [stored.key async for stored in service.store.list(keys.parts_prefix(batch))]
+    assert left == []
+    assert len(await service.results(batch)) == 300
+    await service.audit(batch)
+
+
+async def test_a_single_part_that_became_the_result_file_stays(service: Service) -> None:
+    batch = await service.submit([line("only")])
+    await service.until(batch)
+    await sweeper(service).sweep_batches_once()
+    assert set(await service.results(batch)) == {"only"}
+
+
+async def test_objects_without_a_row_go_once_they_are_old(service: Service) -> None:
+    stray = [keys.input_key(file_id(new_uuid())), keys.output_key(batch_id(new_uuid()), new_uuid())]
+    for key in stray:
+        await service.store.put(key, b"stray", stage="test")
+    assert not await sweeper(service).sweep_orphans_once()
+    assert await sweeper(service, days_later=2).sweep_orphans_once()
+    for key in stray:
+        with pytest.raises(ObjectMissing):
+            await service.store.get(key)
+
+
+async def test_no_object_that_somebody_needs_is_an_orphan(service: Service) -> None:
+    batch = await service.submit(line(f"r{n}") for n in range(250))
+    await service.until(batch)
+    await service.upload(b"not used yet")
+    before = {stored.key for folder in keys.FOLDERS for stored in [s async for s in service.store.list(folder)]}
+    await sweeper(service, days_later=2).sweep_orphans_once()
+    after = {stored.key for folder in keys.FOLDERS for stored in [s async for s in service.store.list(folder)]}
+    assert after == before
+    await service.audit(batch)
+
+
+async def test_a_deleted_input_loses_its_bytes_only_when_its_batch_has_ended(service: Service) -> None:
+    service.worker_stops[0].set()
+    await service.workers[0]
+    batch = await service.submit([line("a")])
+    running = await service.until(batch, "in_progress")
+    await delete_file(service.db, tenant_id=service.tenant, file_id=running.input_file_id)
+    await sweeper(service).sweep_files_once()
+    assert await service.store.get(keys.input_key(running.input_file_id))
+    await service.cancel(batch)
+    await service.until(batch)
+    await sweeper(service).sweep_files_once()
+    with pytest.raises(ObjectMissing):
+        await service.store.get(keys.input_key(running.input_file_id))
