@@ -3,7 +3,8 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from itertools import cycle
+from typing import Any, NamedTuple
 
 from slackwater.domain.bodies import BodyRules
 from slackwater.domain.endpoints import ENDPOINTS
@@ -65,28 +66,27 @@ def scan_of(
     )
 
 
-def fed(scan: InputScan, data: bytes, block_bytes: int = 1 << 20) -> Scanned:
-    """Feed a whole file as the planner does, and put together what comes out."""
+def fed(scan: InputScan, data: bytes, *sizes: int) -> Scanned:
+    """Feed a file as the planner does, in blocks of these sizes over and over, and put together what comes out."""
     whole = Scanned([], [], [])
-    blocks = [data[start : start + block_bytes] for start in range(0, len(data), block_bytes)]
-    parts = []
-    for block in blocks:
-        parts.append(scan.feed(block))
+    start = 0
+    for size in cycle(sizes or (1 << 20,)):
         if scan.stopped:
             break
-    else:
-        parts.append(scan.finish())
-    for part in parts:
+        part = scan.feed(data[start : start + size]) if start < len(data) else scan.finish()
         whole.records += part.records
         whole.refused_records += part.refused_records
         whole.error_lines += part.error_lines
+        if start >= len(data):
+            break
+        start += size
     return whole
 
 
-def scanned(data: bytes, *, block_bytes: int = 1 << 20, **settings: object) -> tuple[InputScan, Scanned]:
-    """Scan a whole file."""
-    scan = scan_of(**settings)  # type: ignore[arg-type]  # the settings of scan_of, unchanged
-    return scan, fed(scan, data, block_bytes)
+def scanned(data: bytes, *sizes: int, **settings: Any) -> tuple[InputScan, Scanned]:
+    """Scan a whole file in blocks of these sizes; the settings are those of :func:`scan_of`."""
+    scan = scan_of(**settings)
+    return scan, fed(scan, data, *sizes)
 
 
 def lines_of(found: Scanned) -> list[LineOfErrors]:

@@ -81,7 +81,7 @@ async def check_remote_media(site: Site, engine: RecordingEngine, model: str) ->
 async def check_media_parts(site: Site, engine: RecordingEngine, model: str) -> None:
     """Z04: files of the engine's machine, and every part that media may come in."""
     with Listener() as ear:
-        places = ("file:///etc/passwd", "/etc/passwd", "etc/passwd", f"http://127.0.0.1:{ear.port}/x", "C:\\x.png")
+        places = ("file:///etc/passwd", "/etc/passwd", "~/.ssh/id_rsa", f"http://127.0.0.1:{ear.port}/x", "C:\\x.png")
         parts = [
             part
             for place in places

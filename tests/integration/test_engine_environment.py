@@ -119,10 +119,13 @@ def test_a_folder_with_something_else_in_it_is_refused(machine: Machine) -> None
 
 
 def test_a_gpu_is_one_that_the_driver_shows(tmp_path: Path) -> None:
+    driver = tmp_path / "driver"
     command = tmp_path / "nvidia-smi"
     command.write_text("#!/bin/sh\necho 'GPU 0: NVIDIA H100'\n")
     command.chmod(0o755)
-    assert find_accelerator({"PATH": str(tmp_path)}) is Accelerator.CUDA
+    assert find_accelerator({"PATH": str(tmp_path)}, driver=driver) is Accelerator.CUDA
     command.write_text("#!/bin/sh\necho 'no driver' >&2; exit 9\n")
-    assert find_accelerator({"PATH": str(tmp_path)}) is Accelerator.CPU
-    assert find_accelerator({"PATH": "/nowhere"}) is Accelerator.CPU
+    assert find_accelerator({"PATH": str(tmp_path)}, driver=driver) is Accelerator.CPU
+    assert find_accelerator({"PATH": "/nowhere"}, driver=driver) is Accelerator.CPU
+    (driver / "gpus" / "0000:01:00.0").mkdir(parents=True)
+    assert find_accelerator({"PATH": "/nowhere"}, driver=driver) is Accelerator.CUDA

@@ -67,6 +67,16 @@ async def test_no_object_that_somebody_needs_is_an_orphan(service: Service) -> N
     await service.audit(batch)
 
 
+async def test_requests_are_remembered_for_a_day(service: Service) -> None:
+    insert = "INSERT INTO idempotency_keys SELECT %s, 'r', 'k' || n, '', 'x', now() - make_interval(hours => n)"
+    async with service.db.transaction("test") as connection:
+        await connection.exec_driver_sql(insert + " FROM generate_series(20, 28) n", (service.tenant,))
+    assert await sweeper(service).forget_repeats_once()
+    assert not await sweeper(service).forget_repeats_once()
+    rows = await service.db.fetch("test", "SELECT key FROM idempotency_keys", {})
+    assert sorted(row.key for row in rows) == ["k20", "k21", "k22", "k23"]
+
+
 async def test_a_deleted_input_loses_its_bytes_only_when_its_batch_has_ended(service: Service) -> None:
     service.worker_stops[0].set()
     await service.workers[0]

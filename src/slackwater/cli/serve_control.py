@@ -94,6 +94,7 @@ def _stages(site: Site, leader: Leader) -> list[Stage]:
         Stage(name="sweep", once=sweeper.sweep_files_once, rest_seconds=_SWEEP_SECONDS),
         Stage(name="sweep", once=sweeper.sweep_batches_once, rest_seconds=_SWEEP_SECONDS),
         Stage(name="sweep", once=sweeper.sweep_orphans_once, rest_seconds=_ORPHAN_SECONDS),
+        Stage(name="sweep", once=sweeper.forget_repeats_once, rest_seconds=_SWEEP_SECONDS),
         Stage(name="sweep", once=sweeper.forget_workers_once, rest_seconds=_SWEEP_SECONDS),
     ]
 

@@ -65,8 +65,6 @@ class LineChecker:
 
     def check(self, line: bytes) -> Verdict:
         """Return the verdict on a line that has no white space around it. Costs 10 µs and more."""
-        if len(line) > self._limits.max_line_bytes:
-            return overlong(len(line), self._limits)
         try:
             request = decode(line)
         except BAD_JSON as error:
@@ -144,12 +142,6 @@ class LineChecker:
             most_prompts=self._limits.max_embedding_inputs if self._endpoint.many_prompts else None,
         )
         self.lanes = [fast_lane(frame, rules), *self.lanes[: _MOST_LANES - 1]]
-
-
-def overlong(length: int, limits: InputLimits) -> Invalid:
-    """Return the verdict on a line that is too long to be looked at."""
-    message = f"This line has {length} bytes; at most {limits.max_line_bytes} are allowed."
-    return Invalid(None, Problem(code="line_too_long", message=message))
 
 
 def _nested(line: bytes, body: Mapping[str, object]) -> Problem | None:

@@ -28,26 +28,47 @@ _read_identity: Final = msgspec.json.Decoder(_Identity).decode
 class LineSplitter:
     """Cuts a file that comes in blocks of any size. A line that has no end yet is kept, but not at any length."""
 
-    __slots__ = ("_longest", "_overlong", "_rest", "dropped_bytes")
+    __slots__ = (
+        "_blank",
+        "_longest",
+        "_mark_may_come",
+        "_overlong",
+        "_rest",
+        "dropped_blank",
+        "dropped_bytes",
+        "mark_bytes",
+    )
 
     def __init__(self, longest: int) -> None:
         """``longest`` is how many bytes of a line may be held."""
         self._longest = longest
         self._rest = b""
         self._overlong = 0
+        self._blank = True
+        self._mark_may_come = True
+        self.mark_bytes = 0
+        """Length of the byte order mark that was dropped, 0 if the file has none."""
         self.dropped_bytes = 0
         """Length of an overlong line that ended in the last call and stood before the lines it returned; else 0."""
+        self.dropped_blank = False
+        """Whether that line was nothing but white space."""
 
     def feed(self, block: bytes) -> list[bytes]:
         """Return the lines that end in this block, without their line feeds."""
-        lines = (self._rest + block if self._rest else block).split(b"\n")
+        data = self._rest + block if self._rest else block
+        if self._mark_may_come:
+            if len(data) < len(BOM) and BOM.startswith(data):
+                self._rest = data
+                return []
+            data = self._without_mark(data)
+        lines = data.split(b"\n")
         self._rest = lines.pop()
         self.dropped_bytes = 0
         if lines and self._overlong:
-            self.dropped_bytes = self._overlong + len(lines.pop(0))
-            self._overlong = 0
+            self._drop(lines.pop(0))
         if self._overlong or len(self._rest) > self._longest:
             self._overlong += len(self._rest)
+            self._blank = self._blank and not self._rest.strip(WHITE_SPACE)
             self._rest = b""
         return lines
 
@@ -55,8 +76,22 @@ class LineSplitter:
         """Return what stands after the last line feed; an empty list when nothing does."""
         lines = [self._rest] if self._rest else []
         self._rest = b""
-        self.dropped_bytes, self._overlong = self._overlong, 0
+        self.dropped_bytes = 0
+        if self._overlong:
+            self._drop(b"")
         return lines
+
+    def _without_mark(self, data: bytes) -> bytes:
+        self._mark_may_come = False
+        if data.startswith(BOM):
+            self.mark_bytes = len(BOM)
+        return data[self.mark_bytes :]
+
+    def _drop(self, end: bytes) -> None:
+        self.dropped_bytes = self._overlong + len(end)
+        self.dropped_blank = self._blank and not end.strip(WHITE_SPACE)
+        self._overlong = 0
+        self._blank = True
 
 
 def is_utf16(start: bytes) -> bool:

@@ -16,9 +16,9 @@ from slackwater.domain.duplicates import SeenIds
 from slackwater.domain.endpoints import Endpoint
 from slackwater.domain.input_errors import ErrorList, Problem
 from slackwater.domain.limits import InputLimits
-from slackwater.domain.line_checks import LineChecker, overlong
+from slackwater.domain.line_checks import LineChecker
 from slackwater.domain.line_errors import LineError
-from slackwater.domain.lines import BOM, WHITE_SPACE, LineSplitter, is_utf16
+from slackwater.domain.lines import WHITE_SPACE, LineSplitter, is_utf16
 from slackwater.domain.records import pack_record
 from slackwater.domain.results import Dialect, json_string
 from slackwater.domain.sortkeys import sort_key
@@ -121,32 +121,38 @@ class InputScan:
 
     def _begin(self, lines: list[bytes]) -> None:
         """Look at the file's first bytes, and account for a line that was too long to be held."""
-        tally, dropped = self.tally, self._splitter.dropped_bytes
-        if dropped:
-            tally.number += 1
-            tally.requests += 1
-            self._answer(overlong(dropped, self._limits), tally.offset, dropped)
-            tally.offset += dropped + 1
-        elif tally.number == 0 and lines:
-            if is_utf16(lines[0]):
+        tally, splitter = self.tally, self._splitter
+        if tally.number == 0:
+            tally.offset = splitter.mark_bytes
+            if lines and is_utf16(lines[0]):
                 tally.number = 1
                 self._stop(UTF16)
-            if lines[0].startswith(BOM):
-                lines[0] = lines[0][len(BOM) :]
-                tally.offset = len(BOM)
+        if splitter.dropped_bytes:
+            self._step(splitter.dropped_bytes)
+            if not splitter.dropped_blank:
+                self._take_request(b"", splitter.dropped_bytes, tally.offset - splitter.dropped_bytes - 1)
 
     def _take(self, raw: bytes) -> None:
         """Take one line, whatever it is."""
-        tally, start = self.tally, self.tally.offset
-        tally.number += 1
-        tally.offset = start + len(raw) + 1
+        start = self.tally.offset
+        self._step(len(raw))
         line = raw.strip(WHITE_SPACE)
-        if not line:
-            return
-        tally.requests += 1
-        start += len(raw) - len(raw.lstrip(WHITE_SPACE))
-        if tally.requests > self._limits.max_lines:
+        if line:
+            self._take_request(line, len(raw), start + len(raw) - len(raw.lstrip(WHITE_SPACE)))
+
+    def _step(self, length: int) -> None:
+        self.tally.number += 1
+        self.tally.offset += length + 1
+
+    def _take_request(self, line: bytes, raw_length: int, start: int) -> None:
+        """Take a line that is not blank. ``raw_length`` counts the white space around it, and is all that is limited."""
+        self.tally.requests += 1
+        if self.tally.requests > self._limits.max_lines:
             self._stop_at_limit(self._limits.max_lines, "requests")
+            return
+        if raw_length > self._limits.max_line_bytes:
+            message = f"This line has {raw_length} bytes; at most {self._limits.max_line_bytes} are allowed."
+            self._answer(Invalid(None, Problem(code="line_too_long", message=message)), start, raw_length)
             return
         verdict = self._checker.check(line)
         if isinstance(verdict, Accepted):

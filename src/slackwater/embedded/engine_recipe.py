@@ -18,6 +18,7 @@ from typing import Final
 CPU_INDEX: Final = "https://download.pytorch.org/whl/cpu"
 """Where the CPU builds of torch are, for those whose package index has CUDA builds only."""
 _VLLM_VERSION: Final = "0.32.0"
+_DRIVER: Final = Path("/proc/driver/nvidia")
 _NVIDIA_SMI_SECONDS: Final = 60
 
 
@@ -60,9 +61,9 @@ def recipe(accelerator: Accelerator) -> Recipe:
             )
 
 
-def find_accelerator(environment: Mapping[str, str]) -> Accelerator:
+def find_accelerator(environment: Mapping[str, str], *, driver: Path = _DRIVER) -> Accelerator:
     """Return CUDA where the NVIDIA driver shows a GPU, else CPU."""
-    if any(Path("/proc/driver/nvidia/gpus").glob("*")):
+    if any((driver / "gpus").glob("*")):
         return Accelerator.CUDA
     command = shutil.which("nvidia-smi", path=environment.get("PATH"))
     if command is None:

@@ -11,7 +11,7 @@ from slackwater.blobs.protocol import BlobStore
 from slackwater.domain.duplicates import duplicate_errors
 from slackwater.domain.input_errors import InputError
 from slackwater.domain.limits import InputLimits
-from slackwater.domain.lines import BOM, LineSplitter, custom_id_of
+from slackwater.domain.lines import LineSplitter, custom_id_of
 from slackwater.domain.scan import InputScan, Scanned
 from slackwater.flow.plan_scratch import ScratchFile, in_thread
 
@@ -112,7 +112,7 @@ def _custom_ids(spooled: ScratchFile, longest_line: int) -> Iterator[tuple[int, 
         number += splitter.dropped_bytes > 0
         for line in lines:
             number += 1
-            custom_id = custom_id_of(line.removeprefix(BOM) if number == 1 else line)
+            custom_id = custom_id_of(line)
             if custom_id is not None:
                 yield number, custom_id
 

@@ -12,6 +12,7 @@ from slackwater.blobs.protocol import BlobStore
 from slackwater.db.queue.sweeping import (
     EndedBatch,
     expire_files,
+    forget_repeats,
     forget_workers,
     mark_purged,
     needed_objects,
@@ -59,6 +60,10 @@ class Sweeper:
     async def forget_workers_once(self) -> bool:
         """Forget workers that fell silent long ago; returns whether there were any."""
         return await forget_workers(self.db, keep_seconds=self.keep_seconds) > 0
+
+    async def forget_repeats_once(self) -> bool:
+        """Forget requests that can no longer be repeated; returns whether there were any."""
+        return await forget_repeats(self.db) > 0
 
     async def sweep_orphans_once(self) -> bool:
         """Remove objects that no row names: uploads, plans, parts and results whose writer died before its row.

@@ -133,11 +133,11 @@ async def test_an_answer_without_an_end_costs_its_own_line_only_and_frees_the_sl
 async def test_workers_that_commit_while_batches_and_files_go_away_never_deadlock(
     postgres_server: EmbeddedPostgres, tmp_path: Path
 ) -> None:
-    engines = [simulated(latency=Latency(decode_seconds_per_token=0.001)) for _ in range(12)]
+    engines = [simulated(latency=Latency(decode_seconds_per_token=0.001)) for _ in range(8)]
     async with own_site(postgres_server, tmp_path, engines) as site:
 
         async def live_and_die(customer: Customer, n: int) -> str:
-            batch = await customer.create(await customer.upload(requests(160)))
+            batch = await customer.create(await customer.upload(requests(96)))
             if n % 3 == 0:
                 await customer.until(batch["id"], "in_progress", "finalizing", "completed")
                 await customer.cancel(batch["id"])
@@ -150,7 +150,7 @@ async def test_workers_that_commit_while_batches_and_files_go_away_never_deadloc
         async with asyncio.TaskGroup() as group:
             lives = [
                 group.create_task(live_and_die(customer, n))
-                for n, customer in zip(range(24), itertools.cycle((site.acme, site.globex)), strict=False)
+                for n, customer in zip(range(16), itertools.cycle((site.acme, site.globex)), strict=False)
             ]
 
         statuses = {life.result() for life in lives}

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -165,7 +166,7 @@ async def test_a_deletion_cut_short_is_finished_by_the_next_sweep(
         assert (await site.acme.http.delete(f"/v1/files/{file_id}")).status_code == 200
         faults = site.store.before if moment == "before" else site.store.after
         faults["sweep.file"] = vanish
-        sweeper = Sweeper(db=site.db, store=site.store, keep_seconds=0)
+        sweeper = Sweeper(db=site.db, store=site.store, keep_seconds=0, now=lambda: datetime.now(UTC))
 
         with pytest.raises(StoreUnavailable):
             await sweeper.sweep_files_once()

@@ -5,6 +5,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 from slackwater.api.settings import ApiSettings
 from slackwater.domain.errors import DatabaseUnavailable
 from slackwater.embedded.postgres import EmbeddedPostgres
+from slackwater.flow.sweep import Sweeper
 from tests.cases.databases import fresh_database
 from tests.cases.inputs import FORM_HEADERS, INPUTS, form, read
 from tests.cases.marks import case
@@ -217,6 +219,14 @@ async def test_an_upload_whose_row_cannot_be_made_is_a_503_and_no_ghost(
         # The row was made although the client could not be told: it points at whole bytes.
         assert unheard.status_code == 503
         (kept,) = (await site.acme.http.get("/v1/files")).json()["data"]
+        assert await site.acme.content(kept["id"]) == GOOD
+
+        # Two days on, the object without a row is collected, and the other is not.
+        in_two_days = datetime.now(UTC) + timedelta(days=2)
+        assert len(await site.store.keys("inputs")) == 2
+        sweeper = Sweeper(db=site.db, store=site.store, keep_seconds=0, now=lambda: in_two_days)
+        assert await sweeper.sweep_orphans_once()
+        assert await site.store.keys("inputs") == {f"inputs/{kept['id']}"}
         assert await site.acme.content(kept["id"]) == GOOD
 
 

@@ -45,7 +45,7 @@ def test_credentials_and_routing_do_not_belong_in_a_body(key: str) -> None:
 
 
 @pytest.mark.parametrize(("seed", "fits"), [(2**64 - 1, True), (2**64, False), (-(2**63), True), (-(2**63) - 1, False)])
-def test_an_integer_beyond_64_bits_is_refused_not_rounded(seed: int, fits: bool) -> None:
+def test_an_integer_beyond_64_bits_is_refused_not_rounded(*, seed: int, fits: bool) -> None:
     assert (invalid_body(body(seed=seed)) is None) is fits
 
 
@@ -60,7 +60,7 @@ def test_an_integer_beyond_64_bits_is_refused_not_rounded(seed: int, fits: bool)
         ({"chat_template_kwargs": "odd"}, False),
     ],
 )
-def test_a_template_of_ones_own_is_refused_and_its_flags_pass(fields: dict[str, Any], refuses: bool) -> None:
+def test_a_template_of_ones_own_is_refused_and_its_flags_pass(*, fields: dict[str, Any], refuses: bool) -> None:
     problem = refused(body(**fields))
 
     assert (problem is not None) is refuses
@@ -125,7 +125,7 @@ LONG = "word " * 20_000
         ("/v1/embeddings", {}, False),
     ],
 )
-def test_a_prompt_is_refused_only_when_it_cannot_fit(endpoint: str, fields: dict[str, Any], refuses: bool) -> None:
+def test_a_prompt_is_refused_only_when_it_cannot_fit(*, endpoint: str, fields: dict[str, Any], refuses: bool) -> None:
     problem = refused({"model": "m", **fields}, endpoint=endpoint, length=10**6)
 
     assert (problem is not None) is refuses

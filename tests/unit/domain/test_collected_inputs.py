@@ -119,7 +119,7 @@ def test_blocks_of_any_size_give_the_same(name: str, block_bytes: int) -> None:
     data, endpoint = read(name), FILES[name].endpoint
     whole_scan, whole = scanned(data, endpoint=endpoint)
 
-    scan, found = scanned(data, endpoint=endpoint, block_bytes=block_bytes)
+    scan, found = scanned(data, block_bytes, endpoint=endpoint)
 
     assert found == whole
     assert scan.errors.entries() == whole_scan.errors.entries()

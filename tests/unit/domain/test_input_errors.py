@@ -44,7 +44,7 @@ def test_errors_found_elsewhere_are_put_in_order_of_lines() -> None:
     entries = errors.entries(others, 7)
 
     assert [entry.line for entry in entries] == [2, 5]
-    assert entries[-1].message == "Twice. (8 more errors are not listed.)"
+    assert entries[-1].message == "Twice. (7 more errors are not listed.)"
 
 
 def test_the_rest_of_a_value_begun_on_a_line_before_is_part_of_its_error() -> None:

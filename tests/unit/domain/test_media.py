@@ -88,7 +88,7 @@ def test_media_inside_the_request_and_urls_in_text_pass(prompt: Any) -> None:
         ("https://ｃdn.test/", False),  # noqa: RUF001 – a look-alike letter is the point
     ],
 )
-def test_only_the_hosts_that_the_operator_names_may_be_fetched_from(url: str, allowed: bool) -> None:
+def test_only_the_hosts_that_the_operator_names_may_be_fetched_from(*, url: str, allowed: bool) -> None:
     prompt = part(type="image_url", image_url={"url": url})
 
     assert remote_media(prompt, frozenset({"cdn.test"})) is not allowed
@@ -116,5 +116,5 @@ def test_a_tool_that_is_a_server_elsewhere_is_found_and_a_schema_is_not_one() ->
         ({"role": "user"}, False),
     ],
 )
-def test_plain_text_is_told_quickly(messages: Any, plain: bool) -> None:
+def test_plain_text_is_told_quickly(*, messages: Any, plain: bool) -> None:
     assert is_plain_text(messages) is plain

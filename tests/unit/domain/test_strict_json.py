@@ -1,7 +1,6 @@
 import json
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -20,14 +19,10 @@ def nested(levels: int) -> bytes:
     return b"[" * levels + b"]" * levels
 
 
-def why(line: bytes) -> msgspec.Struct:
+def says(line: bytes) -> str:
     with pytest.raises(BAD_JSON) as caught:
         decode(line)
-    return explain(line, caught.value)
-
-
-def says(line: bytes) -> str:
-    return str(getattr(why(line), "message"))
+    return explain(line, caught.value).message
 
 
 @given(VALUES)
@@ -96,14 +91,8 @@ def test_the_explanation_says_what_is_wrong(line: bytes, words: str) -> None:
     assert words in says(line)
 
 
-def test_a_line_that_is_deep_before_it_is_wrong_is_called_too_deep() -> None:
-    line = b"[" * 950 + b"x"
-
-    assert "deeper" in getattr(explain(line + b"[" * 5_000, ValueError()), "message") or "JSON" in says(line)
-
-
-def test_depth_that_only_the_slow_reader_meets_is_depth() -> None:
-    assert "deeper" in str(getattr(explain(b"[" * 100_000, ValueError()), "message"))
+def test_depth_that_only_the_explaining_reader_meets_is_depth() -> None:
+    assert "deeper" in explain(b"[" * 100_000, ValueError()).message
 
 
 @pytest.mark.parametrize("levels", [1, 2, 50, MAX_DEPTH])

@@ -354,6 +354,19 @@ LIMIT %(limit)s;
 -- Which of these objects some file that still has its bytes points at.
 SELECT object_key FROM files WHERE object_key = ANY (%(keys)s) AND purged_at IS NULL;
 
+-- name: forget_repeats
+-- Records of requests that can no longer be repeated: the longest memory is a day.
+WITH old AS MATERIALIZED (
+    SELECT tenant_id, route, key FROM idempotency_keys
+    WHERE created_at < now() - interval '1 day'
+    ORDER BY tenant_id, route, key
+    LIMIT %(limit)s
+    FOR UPDATE SKIP LOCKED
+)
+DELETE FROM idempotency_keys i USING old o
+WHERE i.tenant_id = o.tenant_id AND i.route = o.route AND i.key = o.key
+RETURNING i.key;
+
 -- name: needed_objects
 -- Which of these objects somebody may still need: a file's bytes, or whatever belongs to a batch that is not swept yet.
 SELECT k.key

@@ -37,6 +37,11 @@ async def referenced_keys(db: Database, keys: Sequence[str]) -> frozenset[str]:
     return frozenset(row.object_key for row in rows)
 
 
+async def forget_repeats(db: Database, *, limit: int = 5000) -> int:
+    """Forget requests that can no longer be repeated; returns how many."""
+    return len(await db.fetch("sweep.repeats", SQL["forget_repeats"], {"limit": limit}))
+
+
 async def needed_objects(db: Database, owners: Mapping[str, str]) -> frozenset[str]:
     """Return those of the objects that somebody may still need; ``owners`` names the file or batch of each key."""
     params = {"keys": list(owners), "owners": list(owners.values())}
