@@ -1,8 +1,8 @@
 """What is compared with the service: a bare client that sends a batch input's bodies to an engine, and no more.
 
-A program of its own: ``python -m bench.bare_client URL FILE --in-flight 256`` keeps so many requests at the engine, with
-``--static`` it sends groups of that size and waits for the last answer of each. Prints wall time (first POST to last
-reply), its own CPU time and the count, as JSON. Every answer must be a completion; none is kept.
+A program of its own: ``python -m bench.bare_client URL FILE --in-flight 256`` keeps so many requests at the engine;
+with ``--static`` it sends groups of that size and waits for the last answer of each. Prints wall time (first POST to
+last reply), its own CPU time and the count, as JSON. Every answer must be a completion; none is kept.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""A lean customer: plain HTTP on one connection, so that the machine's time goes to the service and not to its client."""
+"""A lean customer: plain HTTP on one connection, so that the machine's time goes to the service, not to its client."""
 
 import http.client
 import json

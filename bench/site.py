@@ -76,7 +76,7 @@ class Site:
     def query(self, sql: str, **params: Any) -> list[tuple[Any, ...]]:
         """Ask the service's own database."""
         with psycopg.connect(self.database_url) as connection:
-            return connection.execute(sql, params).fetchall()  # type: ignore[arg-type]  # literals of this package
+            return connection.execute(sql, params).fetchall()
 
     def audit(self, batch_id: str) -> None:
         """Have the auditor read a batch. Raises Failed where a promise was broken."""

@@ -30,21 +30,21 @@ _MILLISECONDS: Final = 1e3
 def measure_small(run: Run) -> Iterator[Figure]:
     """Measure ten-line batches, each uploaded, created, awaited and downloaded by one of eight customers."""
     path = write_requests(run.folder / "ten.jsonl", _LINES, line_bytes=SMALL_LINE_BYTES)
-    rates, cpu = [], []
+    rates, cpu, last = [], [], []
     spent: dict[str, list[float]] = {role: [] for role in ROLES}
     with running_site(run.folder / "site", "--simulated") as site:
         warm_up(run, site)
         for turn in range(run.scale.rounds):
             run.say(f"small: {run.scale.small_batches:,} batches, round {turn + 1} of {run.scale.rounds}")
             before, began = site.cpu_seconds(), time.perf_counter()
-            last = _submit_all(site, path, run.scale.small_batches)
+            last.append(_submit_all(site, path, run.scale.small_batches))
             rates.append(run.scale.small_batches / (time.perf_counter() - began))
             added = proc.difference(before, site.cpu_seconds())
             each = _MILLISECONDS / run.scale.small_batches
             cpu.append(sum(added.values()) * each)
             for role in ROLES:
                 spent[role].append(added[role] * each)
-        site.audit(last)
+        site.audit(last[-1])
     yield figure("batches/s", rates, "batches/s")
     yield figure("server CPU per batch", cpu, "ms", most=_MOST_CPU_MILLISECONDS)
     for role in ROLES:
@@ -54,17 +54,17 @@ def measure_small(run: Run) -> Iterator[Figure]:
 def measure_idle(run: Run) -> Iterator[Figure]:
     """Measure from creating a batch of one request to seeing it completed, each on an idle service."""
     path = write_requests(run.folder / "one.jsonl", 1, line_bytes=SMALL_LINE_BYTES)
-    waits = []
+    waits, ids = [], []
     with running_site(run.folder / "site", "--simulated") as site, customer_of(site) as customer:
         for turn in range(run.scale.idle_requests + 1):
             run.say(f"idle: request {turn} of {run.scale.idle_requests}")
             file_id = customer.upload(path)
             time.sleep(_IDLE_PAUSE_SECONDS)
             began = time.perf_counter()
-            batch_id = customer.create(file_id)["id"]
-            customer.until_completed(batch_id, poll_seconds=_IDLE_POLL_SECONDS, timeout_seconds=_LIMIT_SECONDS)
+            ids.append(customer.create(file_id)["id"])
+            customer.until_completed(ids[-1], poll_seconds=_IDLE_POLL_SECONDS, timeout_seconds=_LIMIT_SECONDS)
             waits.append(time.perf_counter() - began)
-        site.audit(batch_id)
+        site.audit(ids[-1])
     # The first warms up.
     yield figure("create → completed, p50", [percentile(waits[1:], 0.5)], "s")
     yield figure("create → completed, p95", [percentile(waits[1:], 0.95)], "s", most=_MOST_IDLE_SECONDS)

@@ -60,4 +60,6 @@ def _encoded(number: int, content: str, model: str) -> bytes:
 
 
 def _line(number: int, body: dict[str, object]) -> bytes:
-    return json.dumps({"custom_id": f"request-{number:08d}", "method": "POST", "url": PATH, "body": body}).encode() + b"\n"
+    return (
+        json.dumps({"custom_id": f"request-{number:08d}", "method": "POST", "url": PATH, "body": body}).encode() + b"\n"
+    )

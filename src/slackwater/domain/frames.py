@@ -18,7 +18,7 @@ from slackwater.domain.records import pack_record
 from slackwater.domain.sortkeys import sort_key
 from slackwater.domain.strict_json import BAD_JSON
 from slackwater.domain.tally import Tally
-from slackwater.domain.verdicts import HASHED_BYTES, Accepted, count_prompts
+from slackwater.domain.verdicts import HASHED_BYTES, Accepted
 
 _ID_MARK: Final = "\u2039custom_id\u203a"
 _CONTENT_MARK: Final = "\u2039content\u203a"
@@ -41,9 +41,9 @@ _read_marked: Final = msgspec.json.Decoder(_Marked).decode
 _PLAIN: Final[dict[str, Callable[[bytes], Any]]] = {
     "messages": msgspec.json.Decoder(list[_PlainMessage]).decode,
     "prompt": msgspec.json.Decoder(str).decode,
-    "input": msgspec.json.Decoder(str | list[str]).decode,
+    "input": msgspec.json.Decoder(str | list[_PlainMessage]).decode,
 }
-"""Strict readers of plain prompts, by the key a prompt stands under."""
+"""Strict readers of plain prompts, by the key a prompt stands under. What they take is one prompt."""
 _SAFE_IN_ID: Final = bytes(char for char in range(ord(" "), ord("~") + 1) if char not in b'"\\')
 """ASCII that stands for itself in a JSON string. Stripping these from an id of nothing else leaves nothing."""
 
@@ -74,8 +74,6 @@ class LaneRules(NamedTuple):
     """In bytes: a longer one needs a closer look."""
     longest_id: int
     """In characters."""
-    most_prompts: int | None
-    """How many prompts the file may hold in all; None where a line is always one."""
 
 
 def fast_lane(frame: Frame, rules: LaneRules) -> Lane:
@@ -85,7 +83,7 @@ def fast_lane(frame: Frame, rules: LaneRules) -> Lane:
     fit was taken from ``lines`` but is not in the tally.
     """
     head, middle, tail = frame
-    content_key, model, lead, longest_line, longest_id, most_prompts = rules
+    content_key, model, lead, longest_line, longest_id = rules
     read_content = _PLAIN[content_key]
     id_start, tail_length, space = len(head), len(tail), HASHED_BYTES - len(lead)
 
@@ -102,26 +100,16 @@ def fast_lane(frame: Frame, rules: LaneRules) -> Lane:
                 misfit = line
                 break
             try:
-                value = read_content(content)
+                read_content(content)
             except BAD_JSON:
                 misfit = line
                 break
-            if most_prompts is not None:
-                prompts = tally.prompts + count_prompts(value, many=True)
-                if prompts > most_prompts:
-                    misfit = line
-                    break
-                tally.prompts = prompts
             number += 1
             key = sort_key(model, lead + content[:space] if lead else content)
             keep(pack_record(*key, length.bit_length(), offset, length, number, id_start - 1, len(custom_id) + 2))
             keep_id(custom_id)
             offset += length + 1
-        taken = number - tally.number
-        tally.n_accepted[model] += taken
-        tally.requests += taken
-        tally.accepted_bytes += offset - tally.offset - taken
-        tally.number, tally.offset = number, offset
+        tally.take(model, number - tally.number, offset - tally.offset)
         return misfit
 
     return run

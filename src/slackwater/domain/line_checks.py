@@ -139,7 +139,6 @@ class LineChecker:
             lead=lead,
             longest_line=min(safe_prompt_bytes(model), self._limits.max_line_bytes),
             longest_id=self._limits.max_custom_id_chars,
-            most_prompts=self._limits.max_embedding_inputs if self._endpoint.many_prompts else None,
         )
         self.lanes = [fast_lane(frame, rules), *self.lanes[: _MOST_LANES - 1]]
 

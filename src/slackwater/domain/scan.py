@@ -63,7 +63,8 @@ class InputScan:
         self._tolerant = tolerant
         self._splitter = LineSplitter(limits.max_line_bytes)
         self._checker = LineChecker(endpoint=endpoint, models=models, rules=rules, limits=limits)
-        self._many_prompts = endpoint.many_prompts
+        # A line of any other endpoint is one prompt, so that its limit on lines is one on prompts.
+        self._most_prompts = limits.max_embedding_inputs if endpoint.many_prompts else limits.max_lines
         self.tally = Tally()
         self._out = Scanned([], [], [])
         self.errors = ErrorList(limits.max_listed_errors)
@@ -102,13 +103,12 @@ class InputScan:
         tally.records, tally.custom_ids = [], []
         out = self._out = Scanned(tally.records, [], [])
         self._begin(lines)
-        # In the block that may reach the limit, every line is counted before it is taken.
-        may_run = tally.requests + len(lines) <= self._limits.max_lines
         following = iter(lines)
         raw = next(following, None)
         while raw is not None and not self.stopped:
             number = tally.number
-            for run in checker.lanes if may_run else ():
+            # Near a limit every line is counted before it is taken.
+            for run in checker.lanes if self._has_room(len(lines)) else ():
                 raw = run(raw, following, tally)
                 if raw is None or tally.number > number:
                     checker.fast_lines += tally.number - number
@@ -118,6 +118,10 @@ class InputScan:
                 raw = next(following, None)
         self.seen.add(tally.custom_ids)
         return out
+
+    def _has_room(self, n_lines: int) -> bool:
+        tally = self.tally
+        return n_lines <= min(self._limits.max_lines - tally.requests, self._most_prompts - tally.prompts)
 
     def _begin(self, lines: list[bytes]) -> None:
         """Look at the file's first bytes, and account for a line that was too long to be held."""
@@ -130,7 +134,7 @@ class InputScan:
         if splitter.dropped_bytes:
             self._step(splitter.dropped_bytes)
             if not splitter.dropped_blank:
-                self._take_request(b"", splitter.dropped_bytes, tally.offset - splitter.dropped_bytes - 1)
+                self._take_request(b"", splitter.dropped_bytes, 0)
 
     def _take(self, raw: bytes) -> None:
         """Take one line, whatever it is."""
@@ -145,14 +149,15 @@ class InputScan:
         self.tally.offset += length + 1
 
     def _take_request(self, line: bytes, raw_length: int, start: int) -> None:
-        """Take a line that is not blank. ``raw_length`` counts the white space around it, and is all that is limited."""
+        """Take a line that is not blank. ``raw_length`` includes the white space around it: that is what is limited."""
         self.tally.requests += 1
         if self.tally.requests > self._limits.max_lines:
             self._stop_at_limit(self._limits.max_lines, "requests")
             return
         if raw_length > self._limits.max_line_bytes:
             message = f"This line has {raw_length} bytes; at most {self._limits.max_line_bytes} are allowed."
-            self._answer(Invalid(None, Problem(code="line_too_long", message=message)), start, raw_length)
+            overlong = Invalid(None, Problem(code="line_too_long", message=message))
+            self._answer(overlong, self.tally.offset - raw_length - 1, raw_length)
             return
         verdict = self._checker.check(line)
         if isinstance(verdict, Accepted):
@@ -168,10 +173,9 @@ class InputScan:
         tally.custom_ids.append(verdict.custom_id.encode())
         tally.n_accepted[verdict.model] += 1
         tally.accepted_bytes += length
-        if self._many_prompts:
-            tally.prompts += verdict.prompts
-            if tally.prompts > self._limits.max_embedding_inputs:
-                self._stop_at_limit(self._limits.max_embedding_inputs, "inputs")
+        tally.prompts += verdict.prompts
+        if tally.prompts > self._most_prompts:
+            self._stop_at_limit(self._most_prompts, "inputs")
 
     def _answer(self, verdict: Refused | Invalid, start: int, length: int) -> None:
         """Turn a line that will not run into its own error line, or into a failure of the batch."""

@@ -23,7 +23,6 @@ from slackwater.domain.errors import EngineError, LeaseLost, Unavailable
 from slackwater.domain.ids import WorkerId
 from slackwater.flow.work_feed import Feeder, FeedObserver, FeedSettings
 from slackwater.flow.work_holdings import Holdings, HoldingsObserver
-from slackwater.flow.work_speed import Speed
 from slackwater.inference.protocol import Engine
 
 _LOG: Final = structlog.get_logger("slackwater.work")
@@ -86,7 +85,6 @@ class Worker:
         self._nudge = asyncio.Event()
         self._doubt = asyncio.Event()
         self._engine_up = True
-        self._speed = Speed(clock())
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until ``stop`` is set, then finish what runs within the grace and give the rest back.
@@ -180,8 +178,8 @@ class Worker:
                     pause = _HUNGRY_SYNC_SECONDS
                 waiting = orders.work_waits or feeder.untried_lines > 0
                 self._observer.load(in_flight=feeder.in_flight, lines_waiting=waiting)
-                if self._measure(feeder, began):
-                    await self._teach(holdings)
+                if feeder.speed.measure(began, feeder.finished_lines):
+                    await self._teach(feeder, holdings)
             await _rest(self._nudge, pause)
             await asyncio.sleep(max(0.0, _LEAST_SYNC_GAP_SECONDS - (self._clock() - began)))
 
@@ -189,32 +187,26 @@ class Worker:
         """Say how much more work is wanted: look-ahead in lines, beyond what is finished but not yet committed."""
         ready = self._engine_up and holdings.taking
         least = self._settings.feed.in_flight * 2
-        ahead = int((self._speed.lines_per_second or 0.0) * self._settings.lookahead_seconds)
+        speed = feeder.speed.lines_per_second
+        ahead = int((speed or 0.0) * self._settings.lookahead_seconds)
         return Report(
             worker_id=self._settings.worker_id,
             incarnation=self._settings.incarnation,
             target_lines=holdings.finished_lines + max(least, ahead) if ready else 0,
             in_flight=feeder.in_flight,
             engine_ready=ready,
-            lines_per_second=self._speed.lines_per_second,
+            lines_per_second=speed,
         )
 
-    def _measure(self, feeder: Feeder, now: float) -> bool:
-        """Measure the speed of a full engine; returns whether something new is known."""
-        if feeder.untried_lines == 0 and feeder.in_flight < self._settings.slots:
-            self._speed.interrupted(now, feeder.finished_lines)
-            return False
-        return self._speed.measure(now, feeder.finished_lines)
-
-    async def _teach(self, holdings: Holdings) -> None:
+    async def _teach(self, feeder: Feeder, holdings: Holdings) -> None:
         """Tell planning how fast a line of each model is and how long a token: chunks are cut by it."""
-        assert self._speed.lines_per_second is not None
+        assert feeder.speed.lines_per_second is not None
         tallies, holdings.tallies = holdings.tallies, {}
         for model, tally in tallies.items():
             await learn_model(
                 self._db,
                 model,
-                seconds_per_line=1.0 / self._speed.lines_per_second,
+                seconds_per_line=1.0 / feeder.speed.lines_per_second,
                 bytes_per_token=tally.prompt_bytes / tally.input_tokens if tally.input_tokens else None,
             )
 

@@ -20,6 +20,7 @@ from slackwater.domain.outcomes import Dead, Done, Released, Retry, RetryPolicy,
 from slackwater.domain.policy import EXPRESS_LINES
 from slackwater.domain.replies import Reply
 from slackwater.flow.work_chunk import ChunkRun
+from slackwater.flow.work_speed import Speed
 from slackwater.inference.protocol import Engine
 
 _BURST_LINES: Final = 200
@@ -88,6 +89,7 @@ class Feeder:
         self._engine_up.set()
         self._consumers: list[asyncio.Task[None]] = []
         self.in_flight = 0
+        self.speed = Speed()
         self.finished_lines = 0
         """Lines ended since the start, for measuring speed."""
 
@@ -122,6 +124,7 @@ class Feeder:
         """Take a chunk; its lines run as places get free."""
         small = run.lease.n_requests <= EXPRESS_LINES
         (self._express if small else self._chunks).append(run)
+        self.speed.saturated(self._clock(), self.finished_lines)
         self._wake(run.lease.n_requests)
 
     def stop(self, run: ChunkRun) -> None:
@@ -154,6 +157,7 @@ class Feeder:
                     return queue[0], untried
                 queue.popleft()
                 self._hungry()
+        self.speed.ran_dry(self._clock(), self.finished_lines)
         return None
 
     async def _consume(self) -> None:

@@ -1,4 +1,4 @@
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slackwater.domain.duplicates import SeenIds, duplicate_errors
@@ -10,6 +10,7 @@ def suspects_of(ids: list[str]) -> tuple[frozenset[int], int]:
     return seen.repeated()
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(st.characters(codec="utf-8"), max_size=2), max_size=60))
 def test_every_repetition_is_found_with_its_first_line(ids: list[str]) -> None:
     suspects, total = suspects_of(ids)

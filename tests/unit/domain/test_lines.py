@@ -1,6 +1,6 @@
 import json
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slackwater.domain.lines import LineSplitter, custom_id_of, is_utf16
@@ -22,6 +22,7 @@ def cut(data: bytes, sizes: list[int], longest: int = 1 << 20) -> tuple[list[byt
     return lines, dropped
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.sampled_from([b"", b"a", b"\r", b"\xe2\x80\xa8", b"two words", b"\x85"])), st.lists(st.integers(1, 9))
 )

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slackwater.domain.limits import InputLimits
@@ -34,6 +34,7 @@ LINES = st.sampled_from(
 )
 
 
+@settings(deadline=None)
 @given(
     lines=st.lists(LINES, max_size=15),
     sizes=st.lists(st.integers(1, 400), min_size=1, max_size=5),
@@ -56,6 +57,7 @@ def test_the_result_does_not_depend_on_how_the_file_is_cut(
     assert scan.seen.repeated()[1] == whole_scan.seen.repeated()[1]
 
 
+@settings(deadline=None)
 @given(st.lists(LINES, max_size=30))
 def test_every_request_is_run_or_answered_or_fails_the_batch(lines: list[bytes]) -> None:
     scan, found = scanned(b"\n".join(lines), tolerant=True)
@@ -181,6 +183,7 @@ def test_a_file_of_no_known_model_names_none() -> None:
         ({**request("a"), "method": None}, "invalid_method", "method"),
         ({**request("a"), "custom_id": 1.5}, "invalid_custom_id", "custom_id"),
         ({**request("a"), "custom_id": False}, "invalid_custom_id", "custom_id"),
+        ({**request("a"), "custom_id": {}}, "invalid_custom_id", "custom_id"),
         ({**request("a"), "body": []}, "invalid_request", "body"),
         (request("a", x=json.loads("[" * 98 + "]" * 98)), None, None),
         (request("a", x=json.loads("[" * 99 + "]" * 99)), "invalid_json_line", None),

@@ -1,7 +1,7 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slackwater.domain.records import KEY_BYTES, RECORD_BYTES, pack_record, read_record, split_records
@@ -36,6 +36,7 @@ def test_prompts_for_different_models_share_nothing() -> None:
     assert shared_levels(key(b"a"), key(b"a", model=1)) == 0
 
 
+@settings(deadline=None)
 @given(st.lists(st.binary(max_size=3), min_size=1, max_size=30))
 def test_sorting_puts_equal_beginnings_together(prompts: list[bytes]) -> None:
     beginnings = [prompt * 700 for prompt in prompts]

@@ -2,7 +2,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from slackwater.domain.strict_json import BAD_JSON, MAX_DEPTH, decode, explain, repeated_key, too_deep
@@ -25,6 +25,7 @@ def says(line: bytes) -> str:
     return explain(line, caught.value).message
 
 
+@settings(deadline=None)
 @given(VALUES)
 def test_what_json_can_write_is_read_without_loss(value: Any) -> None:
     assert decode(json.dumps(value).encode()) == value
@@ -58,6 +59,7 @@ def takes(line: bytes) -> bool:
     return True
 
 
+@settings(deadline=None)
 @given(
     VALUES, st.integers(0, 60), st.sampled_from([b"", b"}", b",", b'"', b"\\", b"NaN", b"1e999", b"\xff", b"\t", b"0"])
 )
