@@ -66,7 +66,7 @@ def _database(server: EmbeddedPostgres, *, template: str) -> Iterator[str]:
 @pytest.fixture
 async def db(database_url: str) -> AsyncIterator[Database]:
     """A connected pool to a migrated database of the test's own."""
-    database = Database.connect(database_url, pool=PoolSettings(size=12, overflow=8))
+    database = Database.connect(database_url, pool=PoolSettings(size=8, overflow=4))
     yield database
     await database.close()
 

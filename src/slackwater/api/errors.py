@@ -100,6 +100,10 @@ async def _on_error(request: Request, error: Exception) -> Response:
     answer = answer_for(error)
     if answer is _FAILURE:
         raise error
+    if isinstance(error, Unavailable):
+        # The caller learns which part is down; only the operator may see what the driver said about it.
+        driver = None if error.__cause__ is None else repr(error.__cause__)
+        _LOG.warning("request not served", request_id=request.state.request_id, cause=str(error), driver=driver)
     return error_response(request, answer, str(error), refused=error if isinstance(error, RequestRefused) else None)
 
 

@@ -131,7 +131,11 @@ async def open_site(settings: Settings) -> AsyncIterator[Site]:
     metrics = create_metrics(CollectorRegistry(), version=version("slackwater"), clock=clock)
     db = Database.connect(
         settings.database_url.get_secret_value(),
-        pool=PoolSettings(size=settings.database_pool_size, overflow=settings.database_pool_overflow),
+        pool=PoolSettings(
+            size=settings.database_pool_size,
+            overflow=settings.database_pool_overflow,
+            prepare=settings.database_prepared_statements,
+        ),
     )
     store = open_store(settings.store_url, settings=store_settings(settings), observer=metrics.store())
     try:

@@ -86,7 +86,7 @@ def _database(settings: Settings, folders: Folders) -> Iterator[str]:
     server = EmbeddedPostgres(folders.postgres, token=secrets.token_urlsafe(32))
     server.start()
     try:
-        yield server.url
+        yield server.socket_url
     finally:
         server.stop()
 

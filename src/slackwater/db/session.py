@@ -7,7 +7,7 @@ from one place. A driver error that means "PostgreSQL does not answer" becomes D
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, Final, Protocol, Self
 
 import psycopg
 from psycopg.rows import namedtuple_row
@@ -15,9 +15,17 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
+from slackwater.db.hot import HotPool
 from slackwater.domain.errors import DatabaseUnavailable
 
 _DOES_NOT_ANSWER = "the database does not answer; try again shortly"
+_OPTIONS: Final[dict[str, Any]] = {
+    "connect_timeout": 5,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "application_name": "slackwater",
+}
 
 
 class TransactionSeam(Protocol):
@@ -49,6 +57,8 @@ class PoolSettings:
     size: int = 10
     overflow: int = 5
     timeout_seconds: float = 10.0
+    prepare: bool = True
+    """Whether statements are prepared; not behind a pooler that knows no prepared statements."""
 
 
 @contextmanager
@@ -72,12 +82,17 @@ def driver_url(url: str) -> str:
     return url
 
 
+def plain_url(url: str) -> str:
+    """Return the URL as libpq wants it, without a driver's name."""
+    return url.replace("postgresql+psycopg://", "postgresql://", 1)
+
+
 class Database:
     """A pool of connections to one PostgreSQL database; safe for many tasks of one event loop."""
 
-    def __init__(self, engine: AsyncEngine, seam: TransactionSeam) -> None:
+    def __init__(self, engine: AsyncEngine, hot: HotPool, seam: TransactionSeam) -> None:
         self._engine = engine
-        self._autocommit = engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._hot = hot
         self._seam = seam
 
     @classmethod
@@ -91,17 +106,16 @@ class Database:
             pool_timeout=pool.timeout_seconds,
             pool_pre_ping=False,
             pool_recycle=1800,
-            connect_args={
-                # A pooler may stand in front (transaction-scoped SQL only), and it would not know prepared names.
-                "prepare_threshold": None,
-                "connect_timeout": 5,
-                "keepalives_idle": 10,
-                "keepalives_interval": 5,
-                "keepalives_count": 3,
-                "application_name": "slackwater",
-            },
+            connect_args=_OPTIONS | {"prepare_threshold": None},
         )
-        return cls(engine, seam or NoSeam())
+        hot = HotPool(
+            plain_url(url),
+            _OPTIONS,
+            size=pool.size + pool.overflow,
+            timeout_seconds=pool.timeout_seconds,
+            prepare=pool.prepare,
+        )
+        return cls(engine, hot, seam or NoSeam())
 
     @asynccontextmanager
     async def transaction(self, stage: str) -> AsyncIterator[AsyncConnection]:
@@ -122,8 +136,7 @@ class Database:
         """
         await self._seam.before_commit(stage)
         with _translated():
-            async with self._autocommit.connect() as connection:
-                rows = await fetch(connection, statement, params)
+            rows = await self._hot.fetch(statement, params)
         await self._seam.after_commit(stage)
         return rows
 
@@ -133,6 +146,7 @@ class Database:
 
     async def close(self) -> None:
         """Close every connection. Idempotent."""
+        await self._hot.close()
         await self._engine.dispose()
 
 

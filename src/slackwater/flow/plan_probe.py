@@ -15,8 +15,10 @@ def random_lines(records: ScratchFile, choose: Callable[[int], int], *, max_byte
     """Choose different lines at random, in order of the file: ``choose(n)`` gives a number below n."""
     n_records = records.size_bytes // RECORD_BYTES
     chosen: set[int] = set()
-    while len(chosen) < min(PROBE_LINES, n_records):
-        chosen.add(choose(n_records))
+    # Floyd's sampling: each set of lines is as likely as any other, and it ends whatever chance says.
+    for last in range(max(0, n_records - PROBE_LINES), n_records):
+        place = choose(last + 1)
+        chosen.add(last if place in chosen else place)
     probe: list[bytes] = []
     room = max_bytes
     for place in sorted(chosen):

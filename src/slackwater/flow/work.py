@@ -28,7 +28,7 @@ from slackwater.inference.protocol import Engine
 _LOG: Final = structlog.get_logger("slackwater.work")
 _IDLE_SYNC_SECONDS: Final = 1.0
 _HUNGRY_SYNC_SECONDS: Final = 0.1
-_LEAST_SYNC_GAP_SECONDS: Final = 0.03
+_LEAST_SYNC_GAP_SECONDS: Final = 0.05
 _ENGINE_CHECK_SECONDS: Final = 0.5
 
 

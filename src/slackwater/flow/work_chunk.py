@@ -10,7 +10,7 @@ from slackwater.domain.line_errors import BATCH_CANCELLED, BATCH_EXPIRED, LineEr
 from slackwater.domain.outcomes import NO_ATTEMPTS, Attempts, Done
 from slackwater.domain.request_lines import request_lines
 from slackwater.domain.results import Dialect, OpenAIDialect, line_id_prefix
-from slackwater.domain.rewriting import rewrite_body
+from slackwater.domain.rewriting import names_operator_keys, rewrite_body
 from slackwater.domain.usage import NO_USAGE, Usage
 
 _STOPPED: Final = {"cancelled": BATCH_CANCELLED, "expired": BATCH_EXPIRED}
@@ -29,6 +29,8 @@ class ChunkRun:
         "_operator_prefix",
         "_outputs",
         "_rewritten_model",
+        "_strip",
+        "_tokens",
         "active",
         "cancelled",
         "errored",
@@ -39,7 +41,6 @@ class ChunkRun:
         "started_at",
         "stopped",
         "succeeded",
-        "usage",
     )
 
     def __init__(self, lease: Lease, source: bytes, *, operator_prefix: bytes, started_at: float) -> None:
@@ -53,6 +54,7 @@ class ChunkRun:
         aliased = lease.asked_model is not None and lease.asked_model != lease.model
         self._rewritten_model = msgspec.json.encode(lease.model) if aliased or lease.asked_model is None else None
         self._operator_prefix = operator_prefix
+        self._strip = names_operator_keys(source)
         names = (lease.model, lease.asked_model) if aliased and lease.asked_model is not None else None
         self._dialect: Dialect = OpenAIDialect(id_prefix=line_id_prefix(lease.batch_id), model_alias=names)
         self._outputs: list[bytes] = []
@@ -61,11 +63,16 @@ class ChunkRun:
         self._attempts: dict[int, Attempts] = {}
         self.active: dict[asyncio.Task[object], int] = {}
         """The tasks that have a line of this chunk at the engine now, so that a stop can end them."""
-        self.usage: Usage = NO_USAGE
+        self._tokens = [0, 0, 0, 0]
         self.succeeded = self.errored = self.cancelled = self.expired = self.finished = 0
         self.started_at = started_at
         self.stopped = False
         """Set when no further line may run: the batch stopped, or the lease is gone."""
+
+    @property
+    def usage(self) -> Usage:
+        """The tokens of the succeeded lines so far."""
+        return Usage(*self._tokens)
 
     def take(self) -> int | None:
         """Return the place of the next line that was never tried; None when there is none."""
@@ -89,7 +96,7 @@ class ChunkRun:
         """Return the body that the engine gets for a line."""
         body = self._bodies[place]
         assert body is not None, "the line has ended"
-        return rewrite_body(body, model=self._rewritten_model, prefix=self._operator_prefix)
+        return rewrite_body(body, model=self._rewritten_model, prefix=self._operator_prefix, strip=self._strip)
 
     def attempts(self, place: int) -> Attempts:
         """Return what the line has behind it."""
@@ -105,7 +112,13 @@ class ChunkRun:
         self._outputs.append(self._dialect.success(number, self._custom_ids[place], done))
         self._end(place)
         self.succeeded += 1
-        self.usage += done.usage
+        usage = done.usage
+        if usage is not NO_USAGE:
+            tokens = self._tokens
+            tokens[0] += usage.input_tokens
+            tokens[1] += usage.cached_tokens
+            tokens[2] += usage.output_tokens
+            tokens[3] += usage.reasoning_tokens
 
     def fail(self, place: int, error: LineError) -> None:
         """End a line with its error."""

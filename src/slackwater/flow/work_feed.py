@@ -85,6 +85,7 @@ class Feeder:
         self._idle: deque[asyncio.Future[None]] = deque()
         self._burst = 0
         self._closing = False
+        self._waking = False
         self._engine_up = asyncio.Event()
         self._engine_up.set()
         self._consumers: list[asyncio.Task[None]] = []
@@ -125,7 +126,7 @@ class Feeder:
         small = run.lease.n_requests <= EXPRESS_LINES
         (self._express if small else self._chunks).append(run)
         self.speed.saturated(self._clock(), self.finished_lines)
-        self._wake(run.lease.n_requests)
+        self._wake()
 
     def stop(self, run: ChunkRun) -> None:
         """Run no further line of a chunk and abort those at the engine. The caller closes what is unrun afterwards."""
@@ -136,13 +137,26 @@ class Feeder:
             if run in queue:
                 queue.remove(run)
 
-    def _wake(self, lines: int) -> None:
-        """Wake as many idle consumers as there are new lines."""
-        while lines > 0 and self._idle:
+    def _wake(self) -> None:
+        """Wake one idle consumer; it wakes the next when it takes a line, so that no more run than can be of use."""
+        if self._waking:
+            return
+        while self._idle:
             sleeper = self._idle.popleft()
             if not sleeper.done():
                 sleeper.set_result(None)
-                lines -= 1
+                self._waking = True
+                return
+
+    async def _sleep(self) -> None:
+        """Wait idle until woken."""
+        sleeper = asyncio.get_running_loop().create_future()
+        self._idle.append(sleeper)
+        try:
+            await sleeper
+        finally:
+            if sleeper.done():
+                self._waking = False
 
     def _next(self) -> tuple[ChunkRun, int] | None:
         """Return the next line to send: retries that are due, then small chunks, then the rest in order."""
@@ -169,10 +183,10 @@ class Feeder:
                 await self._engine_up.wait()
             job = self._next()
             if job is None:
-                sleeper = asyncio.get_running_loop().create_future()
-                self._idle.append(sleeper)
-                await sleeper
+                await self._sleep()
                 continue
+            if self._idle:
+                self._wake()
             run, place = job
             run.active[task] = place
             self.in_flight += 1
@@ -192,12 +206,14 @@ class Feeder:
                 await self._let_others_run()
 
     async def _let_others_run(self) -> None:
-        """Yield once; the first to yield starts a new burst when the loop has gone round."""
-        if self._burst == _BURST_LINES:
-            asyncio.get_running_loop().call_soon(self._new_burst)
-        await asyncio.sleep(0)
+        """Yield: the consumer that ends a burst goes on in the loop's next turn, the others wait to be woken by it.
 
-    def _new_burst(self) -> None:
+        An engine that answers at once needs one consumer, not a turn of the loop for each of hundreds.
+        """
+        if self._burst > _BURST_LINES:
+            await self._sleep()
+            return
+        await asyncio.sleep(0)
         self._burst = 0
 
     async def _send(self, run: ChunkRun, place: int) -> None:
@@ -244,4 +260,4 @@ class Feeder:
             _, _, run, place = heapq.heappop(self._waiting)
             if not run.stopped:
                 self._due.append((run, place))
-                self._wake(1)
+                self._wake()

@@ -152,8 +152,9 @@ class _Origin:
 
 def _origin(base_url: str) -> _Origin:
     url = urlsplit(base_url)
-    if url.scheme not in _DEFAULT_PORTS or not url.hostname or url.query or url.fragment or url.username:
-        raise SetupError(f"The engine's URL must look like http://host:8000, not {base_url!r}.")
+    if url.scheme not in _DEFAULT_PORTS or not url.hostname or url.query or url.fragment or "@" in url.netloc:
+        # What is wrong with it may be a password: the URL itself is not repeated.
+        raise SetupError("The engine's URL must look like http://host:8000; a password or key does not belong in it.")
     return _Origin(
         host=url.hostname,
         port=url.port or _DEFAULT_PORTS[url.scheme],
