@@ -16,6 +16,7 @@ from bench.machine import machine_facts, warnings
 from bench.results import LATEST, Results
 from bench.scale import FULL, NORMAL, QUICK, Progress, Run, Scale
 from bench.vllm_programs import find_python
+from slackwater.logs import configure
 
 _CHECKOUT: Final = Path(__file__).resolve().parents[1]
 _RESULTS: Final = _CHECKOUT / "bench" / "results"
@@ -34,6 +35,7 @@ def main() -> int:
     if given.write_docs:
         _PAGE.write_text(Results.read(given.results or _RESULTS / LATEST).page(_PAGE.read_text()))
         return 0
+    configure("error", stream=sys.stderr, terminal=sys.stderr.isatty())
     # What was started is ended by the blocks that started it, however this run ends.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
     return _measure(chosen(given.only), QUICK if given.quick else FULL if given.full else NORMAL)

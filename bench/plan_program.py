@@ -32,6 +32,7 @@ from slackwater.db.queue.leases import learn_model
 from slackwater.db.session import Database
 from slackwater.domain.ids import FileId, TenantId, batch_id, file_id, tenant_id
 from slackwater.flow.plan import Planner, PlanSettings
+from slackwater.logs import configure
 
 _PIECE_BYTES = 1 << 20
 _ACTOR = "bench"
@@ -150,6 +151,7 @@ def _new_uuid() -> uuid.UUID:
 
 def main() -> None:
     """Plan what is ordered on stdin."""
+    configure("error", stream=sys.stderr, terminal=False)
     order = msgspec.json.decode(sys.stdin.buffer.read(), type=Order)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         print(msgspec.json.encode(runner.run(plan_rounds(order))).decode())

@@ -13,7 +13,7 @@ import openai
 from demo_service import DemoFailed, Service
 from openai.types import Batch
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -31,7 +31,7 @@ class Answers:
     batch: Batch
     files: list[Path]
     waited_seconds: float
-    """Until the engine was up and began to answer."""
+    """From create until the engine took the first request: the model was loading."""
     answered_seconds: float
     """From then on."""
     wrong: list[str] = field(default_factory=list)
@@ -48,7 +48,7 @@ def send(service: Service, requests: Path, data_dir: Path, console: Console, *, 
         batch = client.batches.create(
             input_file_id=uploaded.id, endpoint="/v1/chat/completions", completion_window="24h"
         )
-        batch, waited_seconds, answered_seconds = watch(client, batch, service, console, limit_seconds)
+        batch, seconds = watch(client, batch, service, console, limit_seconds)
         files = [
             download(client, file_id, data_dir / name)
             for name, file_id in (("results.jsonl", batch.output_file_id), ("errors.jsonl", batch.error_file_id))
@@ -57,11 +57,12 @@ def send(service: Service, requests: Path, data_dir: Path, console: Console, *, 
     except openai.OpenAIError as error:
         raise DemoFailed(f"the SDK says: {error}") from error
     output = [json.loads(line) for file in files for line in file.read_bytes().splitlines()]
+    answered_seconds = time_to_answer(batch, output, seconds)
     return Answers(
         lines={line["custom_id"]: line for line in output},
         batch=batch,
         files=files,
-        waited_seconds=waited_seconds,
+        waited_seconds=seconds - answered_seconds,
         answered_seconds=answered_seconds,
         wrong=faults(batch, requests, output),
     )
@@ -69,18 +70,19 @@ def send(service: Service, requests: Path, data_dir: Path, console: Console, *, 
 
 def watch(
     client: openai.OpenAI, batch: Batch, service: Service, console: Console, limit_seconds: float
-) -> tuple[Batch, float, float]:
-    """Wait for the end; return the batch, the seconds without any answer, and the seconds with answers."""
-    started = begun = time.monotonic()
+) -> tuple[Batch, float]:
+    """Wait for the end; return the batch, and how many seconds that took."""
+    started = time.monotonic()
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[speed]}"),
+        TextColumn("{task.fields[tokens]}"),
+        TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console) as bar:
-        task = bar.add_task("validating", total=None, speed="")
+        task = bar.add_task("validating", total=None, tokens="")
         while batch.status not in ENDED:
             service.check()
             if time.monotonic() - started > limit_seconds:
@@ -88,16 +90,23 @@ def watch(
             time.sleep(0.2)
             batch = client.batches.retrieve(batch.id)
             done, total = done_of(batch)
-            if not done:
-                begun = time.monotonic()
             bar.update(
                 task,
-                description=batch.status.replace("_", " ") if done or not total else "loading the model",
+                description=batch.status.replace("_", " "),
                 completed=done,
                 total=total or None,
-                speed=speed(batch, time.monotonic() - begun),
+                tokens=f"{batch.usage.output_tokens} tokens" if batch.usage else "",
             )
-    return batch, begun - started, time.monotonic() - begun
+    return batch, time.monotonic() - started
+
+
+def time_to_answer(batch: Batch, output: list[Any], seconds: float) -> float:
+    """Tell for how many of the ``seconds`` the engine was at work: from its first answer's own time stamp on."""
+    stamps = [line["response"]["body"].get("created") for line in output if succeeded(line)]
+    first: int | None = min(filter(None, stamps), default=None)
+    if first is None or batch.completed_at is None:
+        return seconds
+    return min(max(batch.completed_at - first, 1.0), seconds)
 
 
 def show(answers: Answers, requests: Path, console: Console) -> None:
@@ -117,7 +126,7 @@ def show(answers: Answers, requests: Path, console: Console) -> None:
     done, total = done_of(answers.batch)
     console.print(f"{done} of {total} requests: {speed(answers.batch, answers.answered_seconds)}")
     console.print(
-        f"{answers.waited_seconds:.1f} s until the model was loaded, {answers.answered_seconds:.1f} s to answer"
+        f"{answers.waited_seconds:.0f} s until the model was loaded, {answers.answered_seconds:.0f} s to answer"
     )
 
 

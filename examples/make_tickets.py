@@ -12,34 +12,40 @@ from collections.abc import Iterator
 from operator import itemgetter
 from pathlib import Path
 
-from tickets_texts import CAPITALS_OF, QUESTIONS, SUMMARIES, TICKETS
+from tickets_texts import CAPITALS_OF, QUESTIONS, SORTED_TICKETS, SUMMARIES, TICKETS
 
 MODEL = "smollm2-135m-instruct"
 ENDPOINT = "/v1/chat/completions"
 
-SORT_TICKETS = (
-    "You sort support tickets. billing: charges, invoices, refunds. technical: errors, crashes, slowness. "
-    "account: login, password, profile. shipping: parcels, delivery, tracking. Answer with one word."
-)
+ONE_SENTENCE = [". ", "\n"]
+"""Where an answer ends: a small model does not know when to stop."""
 
 
 def requests() -> Iterator[dict[str, object]]:
     """Give every request in the file's order: the kinds are mixed evenly, so that the first lines show them all."""
     kinds = [
         [
-            request(f"capital-{number:03}", user=f"What is the capital of {country}?", max_tokens=16)
+            request(
+                f"capital-{number:02}", question(f"What is the capital of {country}?"), max_tokens=16, stop=ONE_SENTENCE
+            )
             for number, country in enumerate(CAPITALS_OF, start=1)
         ],
         [
-            request(f"question-{number:03}", user=question, max_tokens=24)
-            for number, question in enumerate(QUESTIONS, start=1)
+            request(f"question-{number:02}", question(text), max_tokens=24, stop=ONE_SENTENCE)
+            for number, text in enumerate(QUESTIONS, start=1)
         ],
         [
-            request(f"summary-{number:03}", user=f"Summarize in one short sentence: {text}", max_tokens=32)
+            request(f"summary-{number:02}", question(f"Summarize in one short sentence: {text}"), max_tokens=32)
             for number, text in enumerate(SUMMARIES, start=1)
         ],
         [
-            request(f"ticket-{queue}-{number:03}", system=SORT_TICKETS, user=ticket, max_tokens=8, choice=list(TICKETS))
+            request(
+                f"ticket-{queue}-{number:02}",
+                sorting(ticket),
+                max_tokens=8,
+                # The engine answers with one of these words and nothing else.
+                structured_outputs={"choice": list(TICKETS)},
+            )
             for queue, tickets in TICKETS.items()
             for number, ticket in enumerate(tickets, start=1)
         ],
@@ -48,19 +54,23 @@ def requests() -> Iterator[dict[str, object]]:
     return (line for _, line in sorted(placed, key=itemgetter(0)))
 
 
-def request(
-    custom_id: str, *, user: str, max_tokens: int, system: str | None = None, choice: list[str] | None = None
-) -> dict[str, object]:
-    """Build one line of a batch; ``choice`` makes the engine answer with one of these words and nothing else."""
-    messages = [{"role": "system", "content": system}] if system else []
-    body: dict[str, object] = {
-        "model": MODEL,
-        "messages": [*messages, {"role": "user", "content": user}],
-        "temperature": 0,
-        "max_tokens": max_tokens,
-    }
-    if choice:
-        body["structured_outputs"] = {"choice": choice}
+def question(text: str) -> list[dict[str, str]]:
+    """Ask without further ado."""
+    return [{"role": "user", "content": text}]
+
+
+def sorting(ticket: str) -> list[dict[str, str]]:
+    """Show the model one sorted ticket of each queue, then the one to sort."""
+    system = f"Classify the support ticket: {', '.join(list(TICKETS)[:-1])} or {list(TICKETS)[-1]}."
+    messages = [{"role": "system", "content": system}]
+    for example, queue in SORTED_TICKETS:
+        messages += [{"role": "user", "content": example}, {"role": "assistant", "content": queue}]
+    return [*messages, *question(ticket)]
+
+
+def request(custom_id: str, messages: list[dict[str, str]], **parameters: object) -> dict[str, object]:
+    """Build one line of a batch."""
+    body = {"model": MODEL, "messages": messages, "temperature": 0, **parameters}
     return {"custom_id": custom_id, "method": "POST", "url": ENDPOINT, "body": body}
 
 

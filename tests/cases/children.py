@@ -1,7 +1,11 @@
 """What a test wants to know of, or do to, a process of a site under test. Linux only, like the service's own limits."""
 
+import asyncio
+import os
 import resource
 import subprocess
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +32,25 @@ def limit_file_size(child: subprocess.Popen[bytes], size_bytes: int | None) -> N
     """Let every write past this size fail with EFBIG, in whatever file, as on a disk that is full; None lifts it."""
     soft = resource.RLIM_INFINITY if size_bytes is None else size_bytes
     resource.prlimit(child.pid, resource.RLIMIT_FSIZE, (soft, resource.RLIM_INFINITY))
+
+
+async def refuses_to_start(role: str, settings: Mapping[str, str]) -> str:
+    """Start a role that cannot run as it is set, wait for its end, and return all that it said."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("SLACKWATER_")}
+    child = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "slackwater",
+        role,
+        env=inherited | {"SLACKWATER_PROBE_PORT": "0", **settings},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    async with asyncio.timeout(60):
+        said, _ = await child.communicate()
+    assert child.returncode not in {0, None}
+    return said.decode()
 
 
 def _status(child: subprocess.Popen[bytes], field: str) -> int:

@@ -3,10 +3,11 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -23,7 +24,7 @@ from slackwater.domain.errors import StoreUnavailable, Unavailable
 from slackwater.domain.ids import BatchId, TenantId, batch_id, file_id, tenant_id
 from slackwater.domain.limits import InputLimits
 from slackwater.flow.plan import Planner, PlanSettings
-from tests.cases import inputs
+from tests.cases.inputs import read
 from tests.planning import CHAT, jsonl, request
 from tests.service import Rejections, new_uuid
 
@@ -34,6 +35,7 @@ class At:
 
     stage: str = ""
     act: Callable[[], Awaitable[None]] | None = None
+    then: Callable[[], Awaitable[None]] | None = None
 
     async def before(self, stage: str, key: str) -> None:
         if stage == self.stage and self.act is not None:
@@ -41,7 +43,8 @@ class At:
             await act()
 
     async def after(self, stage: str, key: str) -> None:
-        """Nothing."""
+        if stage == self.stage and self.then is not None:
+            await self.then()
 
 
 @dataclass(kw_only=True)
@@ -69,7 +72,7 @@ class Scene:
     planner: Planner
     rejections: Rejections
     clock: list[float]
-    batch: BatchId = BatchId("")
+    batch: BatchId = field(default_factory=lambda: BatchId(""))
     objects: list[str] = field(default_factory=list)
 
     async def submit(self, data: bytes, *, endpoint: str = CHAT, invalid_lines: str = "fail") -> None:
@@ -177,6 +180,11 @@ async def scene(db: Database, tmp_path: Path) -> AsyncIterator[Scene]:
     assert list(scratch.iterdir()) == []
 
 
+def set_up(scene: Scene, **settings: Any) -> None:
+    """Change the planner's settings."""
+    scene.planner = replace(scene.planner, settings=replace(scene.planner.settings, **settings))
+
+
 SYSTEM = ["You are a pirate. " * 20, "You are a judge. " * 20, "You are a nurse. " * 20]
 
 
@@ -216,7 +224,7 @@ async def test_lines_that_begin_alike_are_put_together(scene: Scene) -> None:
     await scene.plan(mixed(300))
 
     order = [int(custom_id[1:]) % 3 for chunk in await scene.chunks() for custom_id in chunk.custom_ids]
-    assert sum(one != other for one, other in zip(order, order[1:], strict=False)) == 2
+    assert sum(one != other for one, other in pairwise(order)) == 2
     assert (await scene.row()).plan_key is not None
 
 
@@ -266,7 +274,7 @@ async def test_runs_that_do_not_fit_in_memory_are_merged(scene: Scene, monkeypat
     await scene.plan(mixed(300))
 
     order = [int(custom_id[1:]) % 3 for chunk in await scene.chunks() for custom_id in chunk.custom_ids]
-    assert sum(one != other for one, other in zip(order, order[1:], strict=False)) == 2
+    assert sum(one != other for one, other in pairwise(order)) == 2
 
 
 async def test_an_alias_is_kept_as_the_batchs_name_and_resolved_in_its_chunks(scene: Scene) -> None:
@@ -277,16 +285,7 @@ async def test_an_alias_is_kept_as_the_batchs_name_and_resolved_in_its_chunks(sc
 
 
 async def test_models_do_not_share_chunks(scene: Scene) -> None:
-    rules = BodyRules(allow_mixed_models=True)
-    planner = scene.planner
-    scene.planner = Planner(
-        db=planner.db,
-        blobs=planner.blobs,
-        settings=PlanSettings(scratch=planner.settings.scratch, rules=rules),
-        observer=planner.observer,
-        clock=planner.clock,
-        choose=planner.choose,
-    )
+    set_up(scene, rules=BodyRules(allow_mixed_models=True))
 
     batch = await scene.plan(
         jsonl(*(request(f"r{n}", model="test-model" if n % 2 else "test-model-b") for n in range(60)))
@@ -298,7 +297,7 @@ async def test_models_do_not_share_chunks(scene: Scene) -> None:
 
 
 async def test_a_bad_file_fails_its_batch_with_its_errors_and_leaves_nothing(scene: Scene) -> None:
-    batch = await scene.plan(inputs.read("v05_method_bad_missing.jsonl", model="test-model"))
+    batch = await scene.plan(read("v05_method_bad_missing.jsonl", model="test-model"))
 
     assert (batch.status, batch.total) == ("failed", 0)
     assert [(error["line"], error["code"]) for error in batch.errors or []] == [
@@ -335,13 +334,13 @@ async def test_fifty_thousand_bad_lines_are_a_hundred_errors_and_a_number(scene:
 
 @pytest.mark.parametrize("name", ["p35_empty.jsonl", "p36_only_newlines.jsonl"])
 async def test_a_file_without_requests_fails_its_batch(scene: Scene, name: str) -> None:
-    batch = await scene.plan(inputs.read(name))
+    batch = await scene.plan(read(name))
 
     assert [error["code"] for error in batch.errors or []] == ["empty_file"]
 
 
 async def test_refused_lines_are_answered_at_once_and_the_rest_runs(scene: Scene) -> None:
-    lines = [request(f"r{n}", **({"max_tokens": 10**9} if n % 4 == 0 else {})) for n in range(40)]
+    lines = [request(f"r{n}", max_tokens=8 if n % 4 else 10**9) for n in range(40)]
 
     batch = await scene.plan(jsonl(*lines))
 
@@ -359,7 +358,7 @@ async def test_refused_lines_are_answered_at_once_and_the_rest_runs(scene: Scene
 
 
 async def test_bad_lines_are_their_own_errors_where_the_batch_asks_for_that(scene: Scene) -> None:
-    data = inputs.read("v02_custom_id_missing_types.jsonl", model="test-model")
+    data = read("v02_custom_id_missing_types.jsonl", model="test-model")
 
     batch = await scene.plan(data, invalid_lines="error")
 
@@ -371,27 +370,14 @@ async def test_bad_lines_are_their_own_errors_where_the_batch_asks_for_that(scen
 
 
 async def test_a_batch_of_refused_lines_alone_goes_straight_to_its_end(scene: Scene) -> None:
-    batch = await scene.plan(inputs.read("v18_media_urls.jsonl", model="test-model"))
+    batch = await scene.plan(read("v18_media_urls.jsonl", model="test-model"))
 
     assert (batch.status, batch.total, batch.errored) == ("finalizing", 12, 12)
     assert (await scene.row()).plan_key is None
 
 
-def limited(scene: Scene, **limits: int) -> None:
-    planner = scene.planner
-    settings = PlanSettings(scratch=planner.settings.scratch, limits=InputLimits(**limits))
-    scene.planner = Planner(
-        db=planner.db,
-        blobs=planner.blobs,
-        settings=settings,
-        observer=planner.observer,
-        clock=planner.clock,
-        choose=planner.choose,
-    )
-
-
 async def test_too_many_lines_fail_the_batch_before_the_rest_is_read(scene: Scene) -> None:
-    limited(scene, max_lines=10)
+    set_up(scene, limits=InputLimits(max_lines=10))
 
     batch = await scene.plan(plain(20_000))
 
@@ -407,7 +393,7 @@ async def test_a_tenants_own_limit_counts(scene: Scene) -> None:
 
 
 async def test_a_file_over_the_limit_is_not_read_at_all(scene: Scene) -> None:
-    limited(scene, max_input_bytes=100)
+    set_up(scene, limits=InputLimits(max_input_bytes=100))
 
     batch = await scene.plan(plain(6))
 
@@ -415,7 +401,7 @@ async def test_a_file_over_the_limit_is_not_read_at_all(scene: Scene) -> None:
 
 
 async def test_a_line_over_the_limit_is_its_own_error_where_the_batch_asks_for_that(scene: Scene) -> None:
-    limited(scene, max_line_bytes=1_000)
+    set_up(scene, limits=InputLimits(max_line_bytes=1_000))
 
     batch = await scene.plan(jsonl(request("a"), request("b", "x" * 2_000_000), request("c")), invalid_lines="error")
 
@@ -484,51 +470,54 @@ async def test_a_planner_whose_claim_was_taken_over_stops_and_drops_its_objects(
     assert await scene.stored() == []
 
 
-async def test_a_lost_claim_cannot_publish_or_fail_a_batch(scene: Scene) -> None:
-    scene.at.stage, scene.at.act = "plan.index", lambda: take_over(scene)
-    published = await scene.plan(plain(3))
-    await scene.db.fetch("test", "DELETE FROM batches RETURNING id", {})
-    scene.at.stage, scene.at.act = "", None
-    await scene.submit(b"no json")
-    claimed = asyncio.Event()
+class Overtaken:
+    """The store of a planner whose claim is another's by the time it has read its input."""
 
-    class Slow:
-        """Takes the claim away when the first lines are refused."""
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
 
-        def rejected(self, code: str, lines: int) -> None:
-            claimed.set()
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.scene.store, name)
 
-    assert published.status == "validating"
-    assert await scene.planner.plan_once()
-    assert (await scene.read()).status == "failed"
+    async def read(self, key: str) -> AsyncIterator[bytes]:
+        """Read the object, then lose the claim."""
+        async for piece in self.scene.store.read(key):
+            yield piece
+        await take_over(self.scene)
 
 
-async def test_a_claim_is_renewed_while_the_work_goes_on(scene: Scene) -> None:
-    async def later() -> None:
+@pytest.mark.parametrize("data", [plain(3), b"no json"])
+async def test_a_lost_claim_neither_publishes_nor_fails_a_batch(scene: Scene, data: bytes) -> None:
+    scene.planner = replace(scene.planner, blobs=cast("BlobStore", Overtaken(scene)))
+
+    batch = await scene.plan(data)
+
+    assert (batch.status, batch.errors) == ("validating", None)
+    assert await scene.chunks() == []
+    assert await scene.stored() == []
+
+
+async def test_a_claim_is_renewed_when_a_third_of_its_time_is_gone(scene: Scene) -> None:
+    left: list[float] = []
+
+    async def take_long() -> None:
         scene.clock[0] += 25.0
+        await scene.db.fetch("test", "UPDATE batches SET claimed_until = now() RETURNING id", {})
 
-    scene.at.stage, scene.at.act = "plan.write", later
-    await scene.submit(mixed(100))
-    before = await scene.db.fetch("test", "SELECT now() AS at", {})
+    async def look() -> None:
+        wanted = "SELECT extract(epoch FROM claimed_until - now())::float8 AS left FROM batches"
+        left.append((await scene.db.fetch("test", wanted, {}))[0].left)
 
-    assert await scene.planner.plan_once()
+    scene.at.stage, scene.at.act, scene.at.then = "plan.write", take_long, look
 
-    assert (await scene.read()).status == "in_progress"
-    assert before
+    batch = await scene.plan(mixed(100))
+
+    assert batch.status == "in_progress"
+    assert 50 < left[0] <= 60
 
 
 async def test_a_full_scratch_disk_is_no_fault_of_the_batch(scene: Scene) -> None:
-    settings = PlanSettings(scratch=Path("/nowhere/at/all"))
-    planner = scene.planner
-    scene.planner = Planner(
-        db=planner.db,
-        blobs=planner.blobs,
-        settings=settings,
-        observer=planner.observer,
-        clock=planner.clock,
-        choose=planner.choose,
-    )
-
+    set_up(scene, scratch=Path("/nowhere/at/all"))
     await scene.submit(plain(3))
 
     with pytest.raises(Unavailable, match="scratch"):

@@ -19,7 +19,9 @@ _PREPARE_AFTER: Final = 2
 class HotPool:
     """A pool of self-committing connections, opened when first used; belongs to one event loop."""
 
-    def __init__(self, url: str, options: Mapping[str, Any], *, size: int, timeout_seconds: float, prepare: bool) -> None:
+    def __init__(
+        self, url: str, options: Mapping[str, Any], *, size: int, timeout_seconds: float, prepare: bool
+    ) -> None:
         kwargs = {
             **options,
             "autocommit": True,

@@ -15,6 +15,7 @@ from typing import Final, Protocol
 from slackwater.domain.endpoints import Endpoint
 from slackwater.domain.input_errors import Problem, quoted
 from slackwater.domain.media import is_plain_text, remote_media, remote_tools
+from slackwater.domain.rewriting import OPERATOR_KEYS
 from slackwater.domain.strict_json import LARGEST_INTEGER, LEAST_INTEGER
 
 _ROUTING_KEYS: Final = frozenset(
@@ -33,7 +34,6 @@ _UNUSUAL_KEYS: Final = _ROUTING_KEYS | _TEMPLATE_KEYS | _SWITCHES
 
 PROMPT_KEYS: Final = ("messages", "input", "prompt", "system", "instructions")
 """Where any engine looks for text and media."""
-OPERATOR_KEYS: Final = ("priority", "cache_salt")
 STEERING_KEYS: Final = _UNUSUAL_KEYS | {
     "model",
     "tools",

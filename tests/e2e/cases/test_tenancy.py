@@ -1,11 +1,7 @@
 """Two customers on one site: neither sees, moves, nor learns of anything that is the other's."""
 
-import asyncio
 import json
-import os
 import statistics
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -15,6 +11,7 @@ import pytest
 import pytest_asyncio
 
 import slackwater
+from tests.cases.children import refuses_to_start
 from tests.cases.customer import Customer, Ended
 from tests.cases.inputs import INPUTS, read
 from tests.cases.marks import case
@@ -189,21 +186,11 @@ async def test_a_batch_on_anothers_file_is_refused_as_on_one_that_does_not_exist
 @case("X10")
 async def test_a_worker_without_a_backend_refuses_to_start_and_guesses_none(engine: str, tmp_path: Path) -> None:
     settings = {"SLACKWATER_ENGINE": engine, "SLACKWATER_STORE_URL": f"file://{tmp_path}", "HOME": str(tmp_path)}
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("SLACKWATER_")}
 
-    done = await asyncio.to_thread(
-        subprocess.run,
-        [sys.executable, "-m", "slackwater", "work"],
-        env=inherited | settings | {"SLACKWATER_PROBE_PORT": "0"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    said = await refuses_to_start("work", settings)
 
-    assert done.returncode != 0
-    assert "engine" in done.stderr.lower()
-    assert "Traceback" not in done.stderr
+    assert "engine" in said.lower()
+    assert "Traceback" not in said
 
 
 @case("X10")

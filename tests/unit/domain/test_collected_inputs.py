@@ -6,10 +6,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from slackwater.domain.scan import InputScan
-from tests.cases import inputs
+from tests.cases.inputs import CHAT, EMBEDDINGS, INPUTS, read
 from tests.planning import MODELS, lines_of, scan_of, scanned
-
-CHAT = inputs.CHAT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,15 +79,15 @@ FILES = {
     "v22_identical_bodies.jsonl": Expected(runs=5),
     "v23_single_request.jsonl": Expected(runs=1),
     "v24_old_params_form.jsonl": Expected(fails=lines(MISSING, 1, 2)),
-    "v25_embedding_formats.jsonl": Expected(runs=8, endpoint=inputs.EMBEDDINGS),
+    "v25_embedding_formats.jsonl": Expected(runs=8, endpoint=EMBEDDINGS),
     "v26_truncated_image.jsonl": Expected(runs=3),
     "v28_prompt_logprobs.jsonl": Expected(runs=3),
     "v29_too_long_prompt.jsonl": Expected(runs=3),
 }
 
 
-def read(name: str) -> bytes:
-    return inputs.read(name, model="test-model", other_model="test-model-b")
+def file(name: str) -> bytes:
+    return read(name, model="test-model", other_model="test-model-b")
 
 
 def failures(scan: InputScan) -> dict[int | None, str]:
@@ -97,7 +95,7 @@ def failures(scan: InputScan) -> dict[int | None, str]:
 
 
 def test_every_collected_file_has_its_expectation() -> None:
-    collected = {path.name for path in inputs.INPUTS.iterdir() if path.name[0] in "pv"}
+    collected = {path.name for path in INPUTS.iterdir() if path.name[0] in "pv"}
 
     assert collected == set(FILES)
 
@@ -106,7 +104,7 @@ def test_every_collected_file_has_its_expectation() -> None:
 def test_a_file_gives_just_what_is_expected(name: str) -> None:
     expected = FILES[name]
 
-    scan, found = scanned(read(name), endpoint=expected.endpoint)
+    scan, found = scanned(file(name), endpoint=expected.endpoint)
 
     assert failures(scan) == dict(expected.fails)
     assert {error.line: error.code for error in lines_of(found)} == dict(expected.own_errors)
@@ -116,7 +114,7 @@ def test_a_file_gives_just_what_is_expected(name: str) -> None:
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("block_bytes", [7, 64, 333])
 def test_blocks_of_any_size_give_the_same(name: str, block_bytes: int) -> None:
-    data, endpoint = read(name), FILES[name].endpoint
+    data, endpoint = file(name), FILES[name].endpoint
     whole_scan, whole = scanned(data, endpoint=endpoint)
 
     scan, found = scanned(data, block_bytes, endpoint=endpoint)
@@ -129,7 +127,7 @@ def test_blocks_of_any_size_give_the_same(name: str, block_bytes: int) -> None:
 def test_where_bad_lines_are_their_own_errors_every_request_is_answered_or_run(name: str) -> None:
     expected = FILES[name]
 
-    scan, found = scanned(read(name), endpoint=expected.endpoint, tolerant=True)
+    scan, found = scanned(file(name), endpoint=expected.endpoint, tolerant=True)
 
     undecodable = name in {"p30_utf16le_bom.jsonl", "p32_latin1_bytes.jsonl"}
     assert bool(len(scan.errors)) == (undecodable or None in expected.fails)
@@ -164,13 +162,13 @@ def test_where_bad_lines_are_their_own_errors_every_request_is_answered_or_run(n
     ],
 )
 def test_the_message_says_what_was_found_and_what_is_wanted(name: str, words: str) -> None:
-    scan, _ = scanned(read(name))
+    scan, _ = scanned(file(name))
 
     assert words in scan.errors.entries()[0].message
 
 
 def test_refused_media_is_not_repeated_in_the_message() -> None:
-    _, found = scanned(read("v18_media_urls.jsonl"))
+    _, found = scanned(file("v18_media_urls.jsonl"))
 
     answers = b"".join(found.error_lines)
     assert len(found.error_lines) == 12
@@ -178,13 +176,13 @@ def test_refused_media_is_not_repeated_in_the_message() -> None:
 
 
 def test_a_pretty_printed_file_is_one_error_and_counted_as_one() -> None:
-    scan, _ = scanned(read("p25_pretty_printed.jsonl"))
+    scan, _ = scanned(file("p25_pretty_printed.jsonl"))
 
     assert dict(scan.errors.counts) == {BAD_JSON: 1}
 
 
 def test_each_line_keeps_its_model_where_several_are_allowed() -> None:
-    scan, found = scanned(read("v11_mixed_models.jsonl"), allow_mixed_models=True)
+    scan, found = scanned(file("v11_mixed_models.jsonl"), allow_mixed_models=True)
 
     assert scan.models == ["test-model", "test-model-b"]
     assert [record[:2] for record in found.records] == [b"\0\0", b"\0\1", b"\0\0"]
