@@ -2,6 +2,7 @@
 
 import os
 import secrets
+from pathlib import Path
 
 from slackwater.config import Settings
 from slackwater.domain.errors import SetupError
@@ -48,6 +49,7 @@ def _supervised(settings: Settings, metrics: Metrics) -> Engine:
             kv_cache_memory_bytes=settings.kv_cache_memory_bytes,
             extra_args=tuple(settings.engine_args),
             on_cpu=find_accelerator(os.environ) is Accelerator.CPU,
+            cpu_has_bf16=_cpu_has_bf16(),
             api_key=secrets.token_urlsafe(24),
         ),
         python=python,
@@ -57,6 +59,15 @@ def _supervised(settings: Settings, metrics: Metrics) -> Engine:
     )
     engine.start()
     return engine
+
+
+def _cpu_has_bf16() -> bool:
+    """Tell whether this machine's processor multiplies bf16 in hardware; True where it does not say."""
+    try:
+        flags = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return True
+    return "bf16" in flags
 
 
 async def wait_for_start(engine: Engine) -> None:

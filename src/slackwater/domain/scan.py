@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from slackwater.domain.bodies import BodyRules, ModelFacts
-from slackwater.domain.duplicates import SeenIds
+from slackwater.domain.duplicates import Seen
 from slackwater.domain.endpoints import Endpoint
 from slackwater.domain.input_errors import ErrorList, Problem
 from slackwater.domain.limits import InputLimits
@@ -71,7 +71,8 @@ class InputScan:
         """What fails the batch; repeated custom_ids may come on top."""
         self.refusals: Counter[str] = Counter()
         """What failed single lines only, by code."""
-        self.seen = SeenIds()
+        self.seen = Seen()
+        """The custom_ids."""
         self.n_refused = 0
         self.stopped = False
         """Set when a limit is reached, or when the file is no text at all: the rest need not be read."""

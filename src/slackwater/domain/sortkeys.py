@@ -27,6 +27,8 @@ SortKey = tuple[int, int, int, int, int]
 """Number of the model, then the four hashes."""
 _LEVEL_ENDS: Final = tuple(MODEL_BYTES + 4 * level for level in range(DEEPEST - 1))
 """Where in a packed key each level but the last ends."""
+FIRST_LEVEL_BYTES: Final = _LEVEL_ENDS[1]
+"""The front of a packed key that tells apart what does not even begin alike."""
 _STRETCH: Final = 50
 _STRETCHES: Final = 100
 

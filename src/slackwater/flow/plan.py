@@ -123,7 +123,7 @@ class Planner:
                 rules=settings.cut,
                 known={model.id: model for model in models.values()},
                 choose=self.choose,
-                longest_line=limits.max_line_bytes,
+                limits=limits,
             )
             plan = await builder.build(self.blobs, keep_claim=keep_claim)
         published = await publish_plan(

@@ -8,6 +8,7 @@ from slackwater.blobs import keys
 from slackwater.blobs.protocol import BlobStore
 from slackwater.db.queue.planning import KnownModel, PlanClaim, PlannedChunk, RefusedLines
 from slackwater.domain.cutting import CutRules, Workload, is_one_chunk
+from slackwater.domain.limits import InputLimits
 from slackwater.domain.scan import InputScan
 from slackwater.flow.plan_layout import (
     ChunkBook,
@@ -23,7 +24,7 @@ from slackwater.flow.plan_layout import (
 from slackwater.flow.plan_probe import LEAST_LINES, random_lines, random_run
 from slackwater.flow.plan_scan import PlanScratch
 from slackwater.flow.plan_scratch import in_thread
-from slackwater.flow.plan_sort import SortedRecords, read_run
+from slackwater.flow.plan_sort import SortedRecords, may_gain, read_run
 from slackwater.flow.plan_write import KeepClaim, write_errors, write_plan
 
 
@@ -49,7 +50,7 @@ class PlanBuilder:
         rules: CutRules,
         known: Mapping[str, KnownModel],
         choose: Callable[[int], int],
-        longest_line: int,
+        limits: InputLimits,
     ) -> None:
         """``known`` are models by served id; ``choose`` gives a random number below its argument."""
         self._claim = claim
@@ -57,7 +58,7 @@ class PlanBuilder:
         self._scratch = scratch
         self._rules = rules
         self._choose = choose
-        self._longest_line = longest_line
+        self._limits = limits
         self._workloads = workloads(scan, known)
         self._book = ChunkBook(rules, scan.models, self._workloads)
 
@@ -75,15 +76,19 @@ class PlanBuilder:
 
     def _order(self) -> SortedRecords | None:
         """Return the order to write the lines in; None where they stay as they are."""
-        scan, scratch = self._scan, self._scratch
-        if not self._workloads:
-            return None
-        tiny = len(self._workloads) == 1 and is_one_chunk(self._rules, *self._workloads.values())
-        if tiny and not scan.n_refused:
-            return None
-        order = SortedRecords(scratch.records, scratch.file())
+        records = self._scratch.records
         # Lines that are answered already must not stand in the bytes of a chunk.
-        return order if scan.n_refused or order.gains() else None
+        must_move = self._scan.n_refused > 0
+        if not self._workloads or not (must_move or self._may_gain()):
+            return None
+        order = SortedRecords(records, self._scratch.file())
+        return order if must_move or order.gains() else None
+
+    def _may_gain(self) -> bool:
+        if len(self._workloads) > 1:
+            return True
+        (workload,) = self._workloads.values()
+        return not is_one_chunk(self._rules, workload) and may_gain(self._scratch.records)
 
     def _lines(self, order: SortedRecords | None) -> Iterator[Piece]:
         source, records = self._scratch.input, self._scratch.records
@@ -112,7 +117,7 @@ class PlanBuilder:
         if refused.size_bytes:
             seq = len(self._book.chunks())
             records = read_run(refused, 0, refused.size_bytes)
-            yield from refused_entries(records, self._scratch.input, seq=seq, longest_line=self._longest_line)
+            yield from refused_entries(records, self._scratch.input, seq=seq, limits=self._limits)
 
     async def _write_refused(self, blobs: BlobStore, keep_claim: KeepClaim) -> RefusedLines:
         claim = self._claim

@@ -14,11 +14,12 @@ from typing import Final, NamedTuple
 
 from slackwater.db.queue.planning import PlannedChunk
 from slackwater.domain.cutting import CutRules, Cutter, Workload
+from slackwater.domain.limits import InputLimits
 from slackwater.domain.lines import custom_id_of
 from slackwater.domain.records import MODEL_BYTES, read_record, unpack_record
 from slackwater.domain.results import json_string
 from slackwater.flow.plan_probe import PROBE_LINES
-from slackwater.flow.plan_scratch import PIECE_BYTES, ForwardReader, ScratchFile
+from slackwater.flow.plan_scratch import PIECE_BYTES, ScratchFile
 
 _PIECE_LINES: Final = 4_000
 _NO_CUSTOM_ID: Final = b"null"
@@ -143,14 +144,20 @@ def rewritten(segments: Iterable[Segment], source: ScratchFile) -> Iterator[Piec
 
 def in_place(segments: Iterable[Segment], source: ScratchFile) -> Iterator[Piece]:
     """Leave the lines where they are."""
-    read = ForwardReader(source).read
     entries: list[bytes] = []
+    size = source.size_bytes
+    piece, base = b"", 0
     for records, cutter in segments:
+        add = cutter.add
         for packed in records:
             key, _, start, length, number, id_start, id_length = unpack_record(packed)
             # The file's last line may have no line feed.
-            seq = cutter.add(start, min(length + 1, source.size_bytes - start), key)
-            custom_id = read(start + id_start, id_length) if id_length else _custom_id(read(start, length))
+            seq = add(start, length + 1 if start + length < size else length, key)
+            at = start - base
+            if at < 0 or at + length > len(piece):
+                piece, base, at = source.read(start, max(PIECE_BYTES, length)), start, 0
+            at += id_start
+            custom_id = piece[at : at + id_length] or _custom_id(piece[at : at + length])
             entries.append(b"[%d,%b,%d,%d,%d]\n" % (number, custom_id, start, length, seq))
             if len(entries) >= _PIECE_LINES:
                 yield Piece(b"", b"".join(entries))
@@ -159,14 +166,15 @@ def in_place(segments: Iterable[Segment], source: ScratchFile) -> Iterator[Piece
         yield Piece(b"", b"".join(entries))
 
 
-def refused_entries(records: Iterable[bytes], source: ScratchFile, *, seq: int, longest_line: int) -> Iterator[Piece]:
+def refused_entries(records: Iterable[bytes], source: ScratchFile, *, seq: int, limits: InputLimits) -> Iterator[Piece]:
     """Write the index of lines that are answered already, which stand in chunk ``seq``."""
-    read = ForwardReader(source).read
+    longest_line, longest_id = limits.max_line_bytes, limits.max_custom_id_chars
     entries: list[bytes] = []
     for packed in records:
         record = read_record(packed)
         # A line that was too long to be checked is too long to be read.
-        custom_id = _custom_id(read(record.start, record.length)) if record.length <= longest_line else _NO_CUSTOM_ID
+        line = source.read(record.start, record.length) if record.length <= longest_line else b""
+        custom_id = _custom_id(line, longest_id)
         entries.append(b"[%d,%b,%d,%d,%d]\n" % (record.number, custom_id, record.start, record.length, seq))
         if len(entries) >= _PIECE_LINES:
             yield Piece(b"", b"".join(entries))
@@ -175,6 +183,8 @@ def refused_entries(records: Iterable[bytes], source: ScratchFile, *, seq: int, 
         yield Piece(b"", b"".join(entries))
 
 
-def _custom_id(line: bytes) -> bytes:
+def _custom_id(line: bytes, longest: int | None = None) -> bytes:
     custom_id = custom_id_of(line)
-    return _NO_CUSTOM_ID if custom_id is None else json_string(custom_id)
+    if not custom_id or (longest is not None and len(custom_id) > longest):
+        return _NO_CUSTOM_ID
+    return json_string(custom_id)

@@ -62,25 +62,6 @@ class ScratchFile:
         self.close()
 
 
-class ForwardReader:
-    """Reads short runs of a scratch file in ascending order, a large piece at a time."""
-
-    __slots__ = ("_base", "_file", "_piece")
-
-    def __init__(self, file: ScratchFile) -> None:
-        self._file = file
-        self._base = 0
-        self._piece = b""
-
-    def read(self, start: int, length: int) -> bytes:
-        """Read a run of bytes. Going back is allowed, and slow."""
-        begin = start - self._base
-        if begin < 0 or begin + length > len(self._piece):
-            self._piece = self._file.read(start, max(PIECE_BYTES, length))
-            self._base, begin = start, 0
-        return self._piece[begin : begin + length]
-
-
 async def in_thread(call: Callable[[], T]) -> T:
     """Run a call that blocks in a thread, and outlast it: also when cancelled, so that no file is closed under it."""
     running = asyncio.ensure_future(asyncio.to_thread(call))

@@ -9,8 +9,9 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Final
 
+from slackwater.domain.duplicates import Seen
 from slackwater.domain.records import RECORD_BYTES, split_records
-from slackwater.domain.sortkeys import mean_sharing, some_neighbours
+from slackwater.domain.sortkeys import DEEPEST, FIRST_LEVEL_BYTES, mean_sharing, some_neighbours
 from slackwater.flow.plan_scratch import ScratchFile
 
 RUN_RECORDS: Final = 100_000
@@ -54,6 +55,14 @@ class SortedRecords:
         if fmean(self._sorted) - before >= LEAST_GAIN:
             return True
         return self._only_run is None and mean_sharing(pairwise(self)) - before >= LEAST_GAIN
+
+
+def may_gain(records: ScratchFile) -> bool:
+    """Tell, for less than sorting costs, whether any order could gain: not where hardly two prompts begin alike."""
+    beginnings = Seen()
+    beginnings.add(packed[:FIRST_LEVEL_BYTES] for packed in read_run(records, 0, records.size_bytes))
+    _, repeated = beginnings.repeated()
+    return repeated * (DEEPEST - 1) >= records.size_bytes // RECORD_BYTES * LEAST_GAIN
 
 
 def read_run(file: ScratchFile, start: int, length: int) -> Iterator[bytes]:

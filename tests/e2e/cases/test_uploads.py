@@ -112,7 +112,9 @@ async def test_a_file_name_is_for_display_only_and_never_a_place(site: Site) -> 
         assert again.filename == shown["filename"]
 
     assert await written(site) - before == {f"objects/inputs/{file_id}" for file_id in taken}
-    assert {"日本語.jsonl", "😀.jsonl", "café %2e%2e%2f.jsonl", "{{7*7}}.jsonl"} <= set(taken.values())
+    assert {"日本語.jsonl", "😀.jsonl", "café %2e%2e%2f.jsonl", "{{7*7}}.jsonl", "a/b.jsonl", "/etc/passwd"} <= set(
+        taken.values()
+    )
     assert not any(mark in name for name in taken.values() for mark in "\0\r\n")
 
 

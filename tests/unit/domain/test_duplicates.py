@@ -1,11 +1,11 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slackwater.domain.duplicates import SeenIds, duplicate_errors
+from slackwater.domain.duplicates import Seen, duplicate_errors
 
 
 def suspects_of(ids: list[str]) -> tuple[frozenset[int], int]:
-    seen = SeenIds()
+    seen = Seen()
     seen.add(custom_id.encode() for custom_id in ids)
     return seen.repeated()
 
