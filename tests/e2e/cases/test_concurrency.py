@@ -90,24 +90,20 @@ async def test_a_small_batch_of_another_tenant_does_not_wait_for_a_large_one(
 async def test_four_workers_share_one_batch_evenly_and_are_faster_than_one(
     postgres_server: EmbeddedPostgres, tmp_path: Path
 ) -> None:
-    async def run(workers: int) -> tuple[float, list[int]]:
-        latency = Latency(decode_seconds_per_token=0.006)
-        engines = [simulated(latency=latency, max_num_seqs=4) for _ in range(workers)]
-        async with own_site(postgres_server, tmp_path / str(workers), engines, worker={"slots": 4}) as site:
-            while len(await site.rows("SELECT id FROM workers")) < workers:
-                await asyncio.sleep(0.02)
-            ended = await site.acme.run(requests(320))
-            assert ended.counts == (320, 320, 0)
-            (row,) = await site.rows(
-                "SELECT extract(epoch FROM finalizing_at - in_progress_at) AS seconds FROM batches"
-            )
-            return float(row.seconds), [len(engine.finished) for engine in engines]
+    seconds_per_line, slots, count = 8 * 0.015, 4, 320
+    engines = [simulated(latency=Latency(decode_seconds_per_token=0.015), max_num_seqs=slots) for _ in range(4)]
+    async with own_site(postgres_server, tmp_path, engines, worker={"slots": slots}) as site:
+        while len(await site.rows("SELECT id FROM workers")) < len(engines):
+            await asyncio.sleep(0.02)
 
-    one, _ = await run(1)
-    four, shares = await run(4)
+        ended = await site.acme.run(requests(count))
 
-    assert all(share >= 320 / 4 * 0.6 for share in shares), shares
-    assert four < one / 2, (one, four)
+        (row,) = await site.rows("SELECT finalizing_at - in_progress_at AS took FROM batches")
+        shares = [len(engine.finished) for engine in engines]
+        best_of_one = count / slots * seconds_per_line
+        assert ended.counts == (count, count, 0)
+        assert min(shares) >= count / 4 * 0.6, shares
+        assert row.took.total_seconds() < best_of_one / 2
 
 
 @case("N06")
