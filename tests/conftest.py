@@ -9,12 +9,17 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import psycopg
 import pytest
+from hypothesis import settings
 
 from slackwater.blobs.protocol import BlobStore
 from slackwater.blobs.store import open_store
 from slackwater.db.migrate import migrate
 from slackwater.db.session import Database, PoolSettings
 from slackwater.embedded.postgres import EmbeddedPostgres
+
+# How long an example takes says how busy the machine is, not whether the code is right.
+settings.register_profile("slackwater", deadline=None)
+settings.load_profile("slackwater")
 
 pytest_plugins = ("tests.s3", "tests.engines")
 

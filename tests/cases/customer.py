@@ -15,7 +15,8 @@ from slackwater.flow.audit import Report
 from tests.cases.inputs import CHAT
 
 TERMINAL: Final = frozenset({"completed", "failed", "expired", "cancelled"})
-_POLL_SECONDS: Final = 0.02
+_FIRST_PAUSE_SECONDS: Final = 0.02
+_LONGEST_PAUSE_SECONDS: Final = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,13 +119,14 @@ class Customer:
 
     async def until(self, batch_id: str, *statuses: str, seconds: float = 60.0) -> dict[str, Any]:
         """Poll until a batch is in one of the states; any final one by default."""
-        wanted = set(statuses) or TERMINAL
+        wanted, pause = set(statuses) or TERMINAL, _FIRST_PAUSE_SECONDS
         async with asyncio.timeout(seconds):
             while True:
                 shown = await self.get(batch_id)
                 if shown["status"] in wanted:
                     return shown
-                await asyncio.sleep(_POLL_SECONDS)
+                await asyncio.sleep(pause)
+                pause = min(_LONGEST_PAUSE_SECONDS, pause * 1.25)
 
     async def ended(self, batch_id: str, *, seconds: float = 60.0) -> Ended:
         """Wait for a batch's end, download what it gave, and have it audited."""

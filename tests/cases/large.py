@@ -1,5 +1,6 @@
 """Inputs that are too large to be kept as files, made as they are needed, in pieces."""
 
+import itertools
 from collections.abc import Iterator
 
 from tests.cases.inputs import MODEL
@@ -16,12 +17,9 @@ def many_lines(count: int, *, content: str = "hi", model: str = MODEL) -> Iterat
 
 
 def megabytes(count: int) -> Iterator[bytes]:
-    """Make ``count`` MiB of good requests of 8 kB, and a little more than that."""
-    sent = at = 0
-    while sent < count << 20:
-        group = jsonl(line(f"m{n}", "y" * 8000) for n in range(at, at + 128))
-        sent, at = sent + len(group), at + 128
-        yield group
+    """Make ``count`` MiB that look like requests of 8 kB; the same ones over and over: for uploads, not for batches."""
+    piece = (jsonl(line(f"m{n}", "y" * 8000) for n in range(130)))[: 1 << 20]
+    return itertools.repeat(piece, count)
 
 
 def bad_lines(count: int) -> bytes:

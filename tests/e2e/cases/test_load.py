@@ -332,7 +332,7 @@ async def test_a_small_temporary_folder_takes_uploads_of_any_size_and_planning_s
     postgres_server: EmbeddedPostgres, seaweedfs: S3Server, tmp_path: Path
 ) -> None:
     async with small_disk_site(postgres_server, seaweedfs, tmp_path, "api", "control") as site:
-        file_id = await upload(site.acme, megabytes(32))
+        file_id = await upload(site.acme, many_lines(4000, content="x" * 8000))
         assert list((tmp_path / "tmp").iterdir()) == []
 
         # Planning needs room for one copy of the input: it waits until there is some, and others go on meanwhile.

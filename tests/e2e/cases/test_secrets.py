@@ -192,8 +192,6 @@ async def test_no_secret_is_in_a_log_or_a_result_when_store_and_engine_cannot_be
         {"SLACKWATER_ENGINE_URL": f"http://user:{ENGINE_PASSWORD}@127.0.0.1:1/v1"},
         {"SLACKWATER_ENGINE_URL": "http://127.0.0.1:1", "SLACKWATER_ENGINE_API_KEY": f"{ENGINE_KEY}\n"},
         {"SLACKWATER_DATABASE_URL": f"postgres:{PASSWORD}"},
-        {"SLACKWATER_STORE_URL": f"s3://{STORE_SECRET}@/"},
-        {"SLACKWATER_PROBE_PORT": STORE_SECRET},
         {"SLACKWATER_STORE_SECRET": STORE_SECRET},
     ],
     ids=", ".join,
