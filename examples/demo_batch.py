@@ -41,6 +41,7 @@ def send(service: Service, requests: Path, data_dir: Path, console: Console, *, 
     """Run the batch to its end. Raises DemoFailed."""
     without_proxy()
     try:
+        end_earlier_batches(openai.OpenAI(base_url=service.base_url, api_key=service.api_key))
         # From here on it is the program of any batch tutorial; only base_url and api_key are ours.
         client = openai.OpenAI(base_url=service.base_url, api_key=service.api_key)
         with requests.open("rb") as file:
@@ -167,6 +168,13 @@ def faults(batch: Batch, requests: Path, output: list[Any]) -> list[str]:
     if failed:
         wrong.append(f"{len(failed)} requests failed, the first of them: {answer(failed[0])[0]}")
     return wrong
+
+
+def end_earlier_batches(client: openai.OpenAI) -> None:
+    """Cancel what an interrupted demo left unfinished in its data directory: it would slow this one down."""
+    for batch in client.batches.list(limit=100):
+        if batch.status in {"validating", "in_progress"}:
+            client.batches.cancel(batch.id)
 
 
 def done_of(batch: Batch) -> tuple[int, int]:

@@ -17,6 +17,8 @@ from tests.unit.people.fake_service import FakeService, Json, serving
 
 MISBEHAVIOUR = os.environ.get("STANDIN", "")
 
+EARLIER_BATCH_GOES_ON = 6
+
 
 class Answering(FakeService):
     """Answers each request of a batch with its own custom_id, but one where it is told to lose or fail one."""
@@ -62,9 +64,13 @@ def up(data_dir: Path) -> int:
     if MISBEHAVIOUR == "leaves a process behind":
         # Its own parent ends at once, as a careless daemon's does.
         subprocess.run(["/bin/sh", "-c", "sleep 1000 &"], check=True, start_new_session=True)
-    with serving(Answering()) as url:
+    service = Answering()
+    service.add_batch("batch_of_an_interrupted_demo", status="in_progress")
+    with serving(service) as url:
         write_profile(data_dir / "profile.toml", Profile(base_url=url, api_key="sk-1", tenant="demo"))
         stop.wait()
+    if MISBEHAVIOUR == "" and service.batches["batch_of_an_interrupted_demo"]["status"] != "cancelling":
+        return EARLIER_BATCH_GOES_ON
     return 5 if MISBEHAVIOUR == "ends badly" else 0
 
 

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from slackwater.domain.input_errors import Problem, quoted
 
 FIELDS: Final = ("custom_id", "method", "url", "body")
+_FIELDS: Final = frozenset(FIELDS)
 _METHOD: Final = "POST"
 
 
@@ -21,9 +22,8 @@ class Envelope(NamedTuple):
 
 def read_envelope(request: Mapping[str, object], *, url: str, max_custom_id_chars: int) -> Envelope | Problem:
     """Return a line's fields, or the first thing that is wrong with them."""
-    missing = [field for field in FIELDS if field not in request]
-    if missing:
-        return _missing(missing)
+    if not request.keys() >= _FIELDS:
+        return _missing([field for field in FIELDS if field not in request])
     custom_id, body = usable_custom_id(request, max_custom_id_chars), request["body"]
     if custom_id is None:
         return _unusable(request["custom_id"], max_custom_id_chars)

@@ -52,7 +52,7 @@ def outcome(data: bytes, **settings: Any) -> tuple[list[tuple[int, int, int, byt
 def slowly(lines: Iterable[bytes]) -> tuple[list[tuple[int, int, int, bytes]], list[bytes], int]:
     """Scan lines with no lane ever open."""
     scan = scan_of(tolerant=True)
-    scan._checker._frames_made = 1 << 60
+    scan._checker._frames_left = -(1 << 60)
     found = fed(scan, b"".join(line + b"\n" for line in lines))
     records = [read_record(packed) for packed in found.records]
     return (
@@ -143,10 +143,18 @@ def test_a_file_that_alternates_between_shapes_goes_the_fast_way() -> None:
     assert fast_lines(jsonl(*lines)) == 57
 
 
-def test_a_file_whose_lines_are_all_different_stops_making_frames() -> None:
-    scan, _ = scanned(jsonl(*(request(f"{n}", "hi", seed=n) for n in range(300))))
+def test_a_file_whose_lines_are_all_different_hardly_tries_the_fast_way() -> None:
+    scan, _ = scanned(jsonl(*(request(f"{n}", "hi", seed=n) for n in range(1_000))))
 
-    assert scan._checker._frames_made == 8
+    assert scan._checker.fast_lines == 0
+    assert len(scan._checker.lanes) <= 1
+
+
+def test_a_file_that_becomes_regular_goes_the_fast_way_from_there_on() -> None:
+    odd = [request(f"{n}", "hi", seed=n) for n in range(150)]
+    regular = [request(f"r{n}", "hi") for n in range(1_000)]
+
+    assert fast_lines(jsonl(*odd, *regular)) > 900
 
 
 def test_longer_lines_than_the_model_surely_holds_go_the_long_way() -> None:
