@@ -3,6 +3,7 @@
 This is the composition root: the real clock, chance and environment are wired in here and nowhere below.
 """
 
+import logging
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +14,9 @@ from slackwater.cli import admin, engine_install, people_batch, people_file
 from slackwater.cli.doctor import doctor
 from slackwater.cli.people_exits import EPILOG, exits
 from slackwater.cli.run import run
+
+# A verb that cannot reach the database says so in one line of its own; servers configure their logs themselves.
+logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 app = typer.Typer(
     name="slackwater",
