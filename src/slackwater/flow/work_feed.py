@@ -181,19 +181,27 @@ class Feeder:
         while True:
             if not self._engine_up.is_set():
                 await self._engine_up.wait()
-            job = self._next()
-            if job is None:
+            if not await self._work_off_one(task):
                 await self._sleep()
-                continue
-            if self._idle:
-                self._wake()
-            run, place = job
-            await self._send_unless_stopped(run, place, task)
-            if run.complete and not run.stopped:
-                self._completed(run)
-            self._burst += 1
-            if self._burst >= _BURST_LINES:
+            elif self._burst >= _BURST_LINES:
                 await self._let_others_run()
+
+    async def _work_off_one(self, task: "asyncio.Task[object]") -> bool:
+        """Make one attempt at the next line; False when there is none.
+
+        The chunk is known to this call only: a consumer that remembered it in its sleep would keep all its results.
+        """
+        job = self._next()
+        if job is None:
+            return False
+        if self._idle:
+            self._wake()
+        run, place = job
+        await self._send_unless_stopped(run, place, task)
+        if run.complete and not run.stopped:
+            self._completed(run)
+        self._burst += 1
+        return True
 
     async def _send_unless_stopped(self, run: ChunkRun, place: int, task: "asyncio.Task[object]") -> None:
         """Make one attempt at a line; stopping its chunk ends the attempt and leaves the consumer alive."""
