@@ -65,7 +65,8 @@ class Processes:
         more |= {f"SLACKWATER_{key.upper()}": value for key, value in settings.items()}
         with (self.logs / f"{name}.log").open("ab") as log:
             self.children[name] = subprocess.Popen(
-                [sys.executable, "-m", "slackwater", role],
+                # A killed test run must leave nobody behind.
+                [sys.executable, "-m", "slackwater", role, "--supervisor", str(os.getpid())],
                 env=os.environ | self.environment | more,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

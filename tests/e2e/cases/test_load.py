@@ -86,7 +86,8 @@ async def running_processes(
             return await audit(db, store, batch)
 
         with running(settings, folder) as processes:
-            await asyncio.gather(*[asyncio.to_thread(processes.start, role) for role in ("api", "control", "work")])
+            for role in ("api", "control", "work"):
+                processes.start(role)
             origin = processes.base_url.removesuffix("/v1")
             customers = [Customer(origin, tenant.secret, auditing) for tenant in (acme, globex)]
             yield LoadSite(processes=processes, db=db, acme=customers[0], globex=customers[1])
@@ -276,7 +277,8 @@ async def test_a_restart_before_a_mountain_of_work_answers_at_once_and_does_it_a
     for role in ("work", "control"):
         load.processes.kill(role)
     batches = [await load.acme.create(file_id) for _ in range(20)]
-    await asyncio.gather(*[asyncio.to_thread(load.processes.start, role) for role in ("control", "work")])
+    for role in ("control", "work"):
+        load.processes.start(role)
 
     probes = itertools.cycle((load.processes.api_port, *[load.processes.probes[role] for role in ("control", "work")]))
 
@@ -318,9 +320,9 @@ async def small_disk_site(
             raise NotImplementedError
 
         with running(settings, folder) as processes:
-            await asyncio.gather(*[asyncio.to_thread(processes.start, role) for role in roles])
-            for child in processes.children.values():
-                limit_file_size(child, 4 * MIB)
+            for role in roles:
+                processes.start(role)
+                limit_file_size(processes.children[role], 4 * MIB)
             customer = Customer(processes.base_url.removesuffix("/v1"), tenant.secret, auditing)
             yield LoadSite(processes=processes, db=db, acme=customer, globex=customer)
             await customer.close()

@@ -117,7 +117,8 @@ async def test_no_secret_is_in_a_log_or_an_answer_when_the_database_goes_away(
     postgres_server: EmbeddedPostgres, tmp_path: Path
 ) -> None:
     async with marked_site(postgres_server, tmp_path) as site:
-        await asyncio.gather(*[asyncio.to_thread(site.processes.start, role) for role in ("api", "control", "work")])
+        for role in ("api", "control", "work"):
+            site.processes.start(role)
         origin = site.processes.base_url.removesuffix("/v1")
         async with httpx2.AsyncClient(base_url=origin, trust_env=False, timeout=60) as http:
             headers = {"Authorization": f"Bearer {site.key}"}
@@ -164,11 +165,9 @@ async def test_no_secret_is_in_a_log_or_a_result_when_store_and_engine_cannot_be
         "SLACKWATER_ENGINE_API_KEY": ENGINE_KEY,
     }
     async with marked_site(postgres_server, tmp_path, **settings) as site:
-        bucket = {"store_url": "s3://bucket/marked"}
-        await asyncio.gather(
-            *[asyncio.to_thread(site.processes.start, role, **bucket) for role in ("api", "control")],
-            asyncio.to_thread(site.processes.start, "work", engine="url"),
-        )
+        for role in ("api", "control"):
+            site.processes.start(role, store_url="s3://bucket/marked")
+        site.processes.start("work", engine="url")
         origin = site.processes.base_url.removesuffix("/v1")
         headers = {"Authorization": f"Bearer {site.key}"}
         async with httpx2.AsyncClient(base_url=origin, trust_env=False, timeout=120, headers=headers) as http:
