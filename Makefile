@@ -22,9 +22,6 @@ BIN := .venv/bin
 # What runs may call our tools by name. Not exported: `make setup` must find the Python outside .venv.
 RUN := SLACKWATER_ENGINE_ENVIRONMENT="$(CURDIR)/.engine" SLACKWATER_MODELS_DIR="$(CURDIR)/.models" PATH="$(CURDIR)/$(BIN):$(CURDIR)/.tools/bin:$$PATH"
 
-# Folders are named only once they hold Python, since mypy refuses one that does not.
-SCRIPTS := $(sort $(dir $(wildcard bench/*.py examples/*.py migrations/*.py migrations/versions/*.py)))
-
 .PHONY: help setup check lint types unit test demo bench lock wheel engine clean distclean
 
 help: ## List the commands
@@ -51,7 +48,7 @@ lint: setup ## Format, lint and import contracts
 	$(BIN)/lint-imports --no-logo
 
 types: setup ## Types, strictly
-	$(BIN)/mypy src tests $(SCRIPTS)
+	$(BIN)/mypy src tests bench examples migrations
 
 unit: setup ## Unit tests; every branch of domain/ must be taken
 	$(RUN) coverage run -m pytest tests/unit --quiet
