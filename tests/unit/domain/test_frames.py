@@ -157,6 +157,16 @@ def test_a_file_that_becomes_regular_goes_the_fast_way_from_there_on() -> None:
     assert fast_lines(jsonl(*odd, *regular)) > 900
 
 
+def test_lines_that_are_all_different_do_not_keep_the_regular_ones_between_them_from_the_fast_way() -> None:
+    odd = [request(f"{n}", "hi", seed=n) for n in range(250)]
+    regular = [request(f"r{n}", "hi") for n in range(500)]
+    mixed = [
+        line for one, two, three in zip(odd, regular[::2], regular[1::2], strict=True) for line in (one, two, three)
+    ]
+
+    assert fast_lines(jsonl(*mixed)) > 450
+
+
 def test_longer_lines_than_the_model_surely_holds_go_the_long_way() -> None:
     scan, _ = scanned(jsonl(request("a", model="small"), request("b", "x" * 70_000, model="small")))
 
