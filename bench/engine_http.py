@@ -19,13 +19,12 @@ from pathlib import Path
 import aiohttp
 import uvloop
 
-from slackwater.domain.outcomes import Done, RetryPolicy, classify
+from slackwater.domain.outcomes import success
 from slackwater.domain.replies import Reply
 from slackwater.inference.http_client import HttpClient, HttpLimits
 
 PATH = "/v1/chat/completions"
-CLIENTS = ("aiohttp", "ours", "ours and classify")
-POLICY = RetryPolicy()
+CLIENTS = ("aiohttp", "ours", "ours, read")
 Post = Callable[[bytes], Awaitable[object]]
 
 
@@ -56,18 +55,17 @@ async def with_aiohttp(url: str, run: Callable[[Post], Awaitable[None]]) -> None
         await run(post)
 
 
-async def with_ours(url: str, run: Callable[[Post], Awaitable[None]], *, classified: bool) -> None:
+async def with_ours(url: str, run: Callable[[Post], Awaitable[None]], *, read: bool) -> None:
     """The client that workers use, alone or with the reading of each reply."""
     client = HttpClient(url, api_key=None, limits=HttpLimits())
 
     async def post(request: bytes) -> Reply:
         return await client.post(PATH, request, timeout_seconds=60.0)
 
-    async def post_and_classify(request: bytes) -> None:
-        outcome = classify(await post(request), policy=POLICY, jitter=0.0)
-        assert isinstance(outcome, Done)
+    async def post_and_read(request: bytes) -> None:
+        assert success(await post(request)) is not None
 
-    await run(post_and_classify if classified else post)
+    await run(post_and_read if read else post)
     await client.close()
 
 
@@ -91,7 +89,7 @@ async def client(given: Namespace) -> None:
     if given.client == "aiohttp":
         await with_aiohttp(given.url, run)
     else:
-        await with_ours(given.url, run, classified=given.client != "ours")
+        await with_ours(given.url, run, read=given.client != "ours")
     print(json.dumps(spent))
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pytest
 
 from slackwater.domain.errors import EngineTimeout, EngineUnreachable
-from slackwater.domain.outcomes import Dead, Done, RetryPolicy, classify
+from slackwater.domain.outcomes import Dead, Done, RetryPolicy, failure, success
 from slackwater.domain.replies import Reply, read_object
 from slackwater.inference.protocol import Engine, EngineLoad
 
@@ -111,7 +111,7 @@ class EngineSuite:
     async def test_a_bad_request_is_refused_for_good(self, subject: Subject, spoil: dict[str, object]) -> None:
         reply = await subject.post("/v1/chat/completions", subject.chat("hi", **spoil))
 
-        outcome = classify(reply, policy=POLICY, jitter=0.0)
+        outcome = failure(reply, policy=POLICY, jitter=0.0)
         assert reply.status in {400, 404, 422}
         assert isinstance(outcome, Dead)
         assert outcome.error.message
@@ -124,7 +124,7 @@ class EngineSuite:
     async def test_what_is_no_json_is_refused_for_good(self, subject: Subject) -> None:
         reply = await subject.post("/v1/chat/completions", b'{"model": "x", ')
 
-        assert isinstance(classify(reply, policy=POLICY, jitter=0.0), Dead)
+        assert isinstance(failure(reply, policy=POLICY, jitter=0.0), Dead)
 
     async def test_a_path_that_does_not_exist_is_a_404(self, subject: Subject) -> None:
         reply = await subject.post("/v1/no/such/path", subject.chat("hi"))
@@ -159,7 +159,7 @@ class EngineSuite:
         call.cancel()
         after = await subject.post("/v1/chat/completions", subject.chat("hi"))
 
-        assert isinstance(classify(beside, policy=POLICY, jitter=0.0), Done)
+        assert isinstance(success(beside), Done)
         assert content(beside) == content(after)
 
     async def test_a_closed_engine_is_unreachable_and_closing_again_is_fine(self, subject: Subject) -> None:

@@ -8,6 +8,7 @@ from sqlalchemy import Interval, Select, bindparam, case, func, insert, select, 
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from slackwater.db.compiled import compile_query
 from slackwater.db.files import hold_input
 from slackwater.db.idempotency import Once, claim_once
 from slackwater.db.pages import Page, PageRequest
@@ -28,7 +29,9 @@ _ONE: Final = select(*_SHOWN).where(
     batches.c.dialect == bindparam("dialect"),
     batches.c.id == bindparam("batch_id"),
 )
-"""Polled, so it is put together once, like what follows: building a statement costs more than running it."""
+"""Put together once, like what follows: building a statement costs more than running it."""
+
+_POLLED: Final = compile_query(_ONE)
 
 _CREATE: Final = (
     insert(batches)
@@ -134,8 +137,10 @@ async def create_batch(db: Database, *, tenant_id: TenantId, new: NewBatch, once
 
 async def get_batch(db: Database, *, tenant_id: TenantId, dialect: str, batch_id: BatchId) -> BatchRecord:
     """Return one batch. One query, whatever the batch's size. Raises NotFound."""
-    async with db.transaction("batches.get") as connection:
-        return await _require(connection, tenant_id, dialect, batch_id)
+    rows = await _POLLED.fetch(db, "batches.get", tenant_id=tenant_id, dialect=dialect, batch_id=batch_id)
+    if not rows:
+        raise _unknown(batch_id)
+    return BatchRecord(**rows[0]._asdict())
 
 
 async def list_batches(db: Database, *, tenant_id: TenantId, dialect: str, page: PageRequest) -> Page[BatchRecord]:
@@ -194,5 +199,9 @@ async def _require(
     found = await connection.execute(_ONE, {"tenant_id": tenant_id, "dialect": dialect, "batch_id": batch_id})
     row = found.mappings().one_or_none()
     if row is None:
-        raise NotFound(f"No batch found with id '{batch_id}'.", param=param)
+        raise _unknown(batch_id, param=param)
     return BatchRecord(**row)
+
+
+def _unknown(batch_id: BatchId, *, param: str | None = None) -> NotFound:
+    return NotFound(f"No batch found with id '{batch_id}'.", param=param)

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 from sqlalchemy import Select, bindparam, func, insert, literal, or_, select, update
 
 from slackwater.db.audit import record_act
+from slackwater.db.compiled import compile_query
 from slackwater.db.session import Database
 from slackwater.db.tables import api_keys, tenants
 from slackwater.domain.errors import NotFound
@@ -136,9 +137,8 @@ async def authenticate(db: Database, secret: str) -> Caller | None:
 
     The key's last use is noted at most once a minute, so that a busy key is not an update a request.
     """
-    async with db.transaction("auth") as connection:
-        row = (await connection.execute(_HOLDER, {"digest": _digest(secret)})).one_or_none()
-    return None if row is None else Caller(tenant_id=row.tenant_id, key_id=row.id, role=row.role)
+    rows = await _HOLDER.fetch(db, "auth", digest=_digest(secret))
+    return Caller(tenant_id=rows[0].tenant_id, key_id=rows[0].id, role=rows[0].role) if rows else None
 
 
 def _holder() -> Select[Any]:
@@ -167,8 +167,8 @@ def _holder() -> Select[Any]:
     return select(found.c.id, found.c.tenant_id, found.c.role).add_cte(noted)
 
 
-_HOLDER: Final = _holder()
-"""Asked with every request, so it is put together once: building it costs more than running it."""
+_HOLDER: Final = compile_query(_holder())
+"""Asked with every request."""
 
 
 def _shown_keys() -> Select[Any]:

@@ -41,6 +41,8 @@ _TRY_AGAIN: Final = frozenset({408, 409, 425})
 _FULL: Final = frozenset({429, 503, 529})
 """The engine takes no more work now; 529 is Anthropic's way to say so."""
 _MOST_DOUBLINGS: Final = 30
+_NO_STATUS_OF_ITS_OWN: Final = 500
+"""What an error object counts as that came with 2xx and names no status."""
 
 
 class Done(msgspec.Struct, frozen=True, gc=False):
@@ -77,7 +79,7 @@ class Released(msgspec.Struct, frozen=True, gc=False):
     error: LineError
 
 
-Outcome = Done | Retry | Dead | Released
+Failure = Retry | Dead | Released
 
 
 class Attempts(NamedTuple):
@@ -113,29 +115,36 @@ class RetryPolicy:
     """An engine that asks for more is asked again after this long."""
 
 
-def classify(
+def success(answer: Reply | EngineError) -> Done | None:
+    """Return the line's result where the answer is one; any other answer is for :func:`failure`."""
+    if not isinstance(answer, Reply) or answer.status not in _SUCCESS:
+        return None
+    reading = read_object(answer.body)
+    if reading is None or reading.is_error:
+        return None
+    return Done(answer.status, reading.body, reading.usage, reading.model, reading.mended)
+
+
+def failure(
     answer: Reply | EngineError, *, policy: RetryPolicy, jitter: float, attempts: Attempts = NO_ATTEMPTS
-) -> Outcome:
-    """Decide what follows from one answer of the engine.
+) -> Failure:
+    """Decide what follows from an answer that is no :func:`success`.
 
     ``attempts`` is the tally before this one; ``jitter`` is a fresh random number in [0, 1).
     """
     if isinstance(answer, EngineError):
         return _no_answer(answer, policy, jitter, attempts)
     status, body, retry_after_seconds = answer
-    if status not in _SUCCESS:
-        return _by_status(status, body, retry_after_seconds or 0.0, policy, jitter, attempts)
-    reading = read_object(body)
-    if reading is None:
-        return _counted(unusable_reply("The engine's answer was not a JSON object."), policy, jitter, attempts)
-    if reading.is_error:
-        return _by_status(status_in(body) or 500, body, retry_after_seconds or 0.0, policy, jitter, attempts)
-    return Done(status, reading.body, reading.usage, reading.model, reading.mended)
+    if status in _SUCCESS:
+        if read_object(body) is None:
+            return _counted(unusable_reply("The engine's answer was not a JSON object."), policy, jitter, attempts)
+        status = status_in(body) or _NO_STATUS_OF_ITS_OWN
+    return _by_status(status, body, retry_after_seconds or 0.0, policy, jitter, attempts)
 
 
 def _by_status(
     status: int, body: bytes, retry_after_seconds: float, policy: RetryPolicy, jitter: float, attempts: Attempts
-) -> Outcome:
+) -> Failure:
     if status not in ERROR_STATUSES:
         error = unusable_reply(f"The engine answered with status {status}, which is no result.")
         return _counted(error, policy, jitter, attempts)
@@ -152,7 +161,7 @@ def _by_status(
     return _counted(error, policy, jitter, attempts)
 
 
-def _no_answer(fault: EngineError, policy: RetryPolicy, jitter: float, attempts: Attempts) -> Outcome:
+def _no_answer(fault: EngineError, policy: RetryPolicy, jitter: float, attempts: Attempts) -> Failure:
     if isinstance(fault, EngineReplyTooLarge):
         return Dead(REPLY_TOO_LARGE)
     if isinstance(fault, EngineTimeout):

@@ -20,6 +20,7 @@ class ChunkRun:
     """The run of one lease. Every line ends exactly once: :meth:`succeed`, :meth:`fail` or :meth:`close_unrun`."""
 
     __slots__ = (
+        "_as_sent",
         "_attempts",
         "_bodies",
         "_custom_ids",
@@ -49,12 +50,15 @@ class ChunkRun:
         if len(lines) != lease.n_requests:
             raise ValueError(f"chunk {lease.seq} holds {len(lines)} lines, not the {lease.n_requests} planned")
         self._custom_ids = [bytes(line.custom_id) for line in lines]
-        self._bodies: list[bytes | None] = [bytes(line.body) for line in lines]
-        self.prompt_bytes = sum(map(len, (line.body for line in lines)))
+        bodies = [bytes(line.body) for line in lines]
+        self._bodies: list[bytes | None] = [*bodies]
+        """None once a line has ended: of what is finished, a chunk keeps the results alone."""
+        self.prompt_bytes = sum(map(len, bodies))
         aliased = lease.asked_model is not None and lease.asked_model != lease.model
         self._rewritten_model = msgspec.json.encode(lease.model) if aliased or lease.asked_model is None else None
         self._operator_prefix = operator_prefix
         self._strip = names_operator_keys(source)
+        self._as_sent = self._rewritten_model is None and not operator_prefix and not self._strip
         names = (lease.model, lease.asked_model) if aliased and lease.asked_model is not None else None
         self._dialect: Dialect = OpenAIDialect(id_prefix=line_id_prefix(lease.batch_id), model_alias=names)
         self._outputs: list[bytes] = []
@@ -96,6 +100,8 @@ class ChunkRun:
         """Return the body that the engine gets for a line."""
         body = self._bodies[place]
         assert body is not None, "the line has ended"
+        if self._as_sent:
+            return body
         return rewrite_body(body, model=self._rewritten_model, prefix=self._operator_prefix, strip=self._strip)
 
     def attempts(self, place: int) -> Attempts:
@@ -110,7 +116,8 @@ class ChunkRun:
         """End a line with its result."""
         number = self.lease.first_number + place
         self._outputs.append(self._dialect.success(number, self._custom_ids[place], done))
-        self._end(place)
+        self._bodies[place] = None
+        self.finished += 1
         self.succeeded += 1
         usage = done.usage
         if usage is not NO_USAGE:
@@ -147,9 +154,5 @@ class ChunkRun:
     def _write_error(self, place: int, error: LineError) -> None:
         number = self.lease.first_number + place
         self._errors.append(self._dialect.failure(number, self._custom_ids[place], error))
-        self._end(place)
-
-    def _end(self, place: int) -> None:
-        """A line's body is no longer needed: what is in flight is all that a chunk keeps."""
         self._bodies[place] = None
         self.finished += 1

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 from slackwater.domain.errors import EngineError, EngineUnreachable
 from slackwater.domain.line_errors import LineError
-from slackwater.domain.outcomes import Dead, Done, Released, Retry, RetryPolicy, classify
+from slackwater.domain.outcomes import Dead, Released, Retry, RetryPolicy, failure, success
 from slackwater.domain.policy import EXPRESS_LINES
 from slackwater.domain.replies import Reply
 from slackwater.flow.work_chunk import ChunkRun
@@ -78,7 +78,7 @@ class Feeder:
         self._clock = clock
         self._jitter = jitter
         self._chunks: deque[ChunkRun] = deque()
-        self._express: deque[ChunkRun] = deque()
+        """Those with untried lines, small ones first."""
         self._due: deque[tuple[ChunkRun, int]] = deque()
         self._waiting: list[tuple[float, int, ChunkRun, int]] = []
         self._n_waiting = 0
@@ -87,7 +87,7 @@ class Feeder:
         self._closing = False
         self._waking = False
         self._engine_up = asyncio.Event()
-        self._engine_up.set()
+        self._gate_shut = False
         self._consumers: list[asyncio.Task[None]] = []
         self.in_flight = 0
         self.speed = Speed()
@@ -110,21 +110,25 @@ class Feeder:
 
     def open_gate(self) -> None:
         """Let lines go to the engine."""
+        self._gate_shut = False
         self._engine_up.set()
 
     def shut_gate(self) -> None:
         """Keep lines back while the engine is away; waiting costs them nothing."""
+        self._gate_shut = True
         self._engine_up.clear()
 
     @property
     def untried_lines(self) -> int:
         """Lines given but never sent."""
-        return sum(run.untried for run in self._chunks) + sum(run.untried for run in self._express)
+        return sum(run.untried for run in self._chunks)
 
     def add(self, run: ChunkRun) -> None:
         """Take a chunk; its lines run as places get free."""
-        small = run.lease.n_requests <= EXPRESS_LINES
-        (self._express if small else self._chunks).append(run)
+        if run.lease.n_requests <= EXPRESS_LINES:
+            self._chunks.insert(sum(1 for other in self._chunks if other.lease.n_requests <= EXPRESS_LINES), run)
+        else:
+            self._chunks.append(run)
         self.speed.saturated(self._clock(), self.finished_lines)
         self._wake()
 
@@ -133,9 +137,8 @@ class Feeder:
         run.stopped = True
         for task in tuple(run.active):
             task.cancel()
-        for queue in (self._chunks, self._express):
-            if run in queue:
-                queue.remove(run)
+        if run in self._chunks:
+            self._chunks.remove(run)
 
     def _wake(self) -> None:
         """Wake one idle consumer; it wakes the next when it takes a line, so that no more run than can be of use."""
@@ -164,13 +167,13 @@ class Feeder:
             run, place = self._due.popleft()
             if not run.stopped:
                 return run, place
-        for queue in (self._express, self._chunks):
-            while queue:
-                untried = queue[0].take()
-                if untried is not None:
-                    return queue[0], untried
-                queue.popleft()
-                self._hungry()
+        while self._chunks:
+            run = self._chunks[0]
+            untried = run.take()
+            if untried is not None:
+                return run, untried
+            self._chunks.popleft()
+            self._hungry()
         self.speed.ran_dry(self._clock(), self.finished_lines)
         return None
 
@@ -179,43 +182,20 @@ class Feeder:
         task = asyncio.current_task()
         assert task is not None
         while True:
-            if not self._engine_up.is_set():
+            if self._gate_shut:
                 await self._engine_up.wait()
-            if not await self._work_off_one(task):
+            job = self._next()
+            if job is None:
                 await self._sleep()
-            elif self._burst >= _BURST_LINES:
+                continue
+            if self._idle:
+                self._wake()
+            await self._send(*job, task)
+            # A consumer that remembered a chunk in its sleep would keep all its results.
+            del job
+            self._burst += 1
+            if self._burst >= _BURST_LINES:
                 await self._let_others_run()
-
-    async def _work_off_one(self, task: "asyncio.Task[object]") -> bool:
-        """Make one attempt at the next line; False when there is none.
-
-        The chunk is known to this call only: a consumer that remembered it in its sleep would keep all its results.
-        """
-        job = self._next()
-        if job is None:
-            return False
-        if self._idle:
-            self._wake()
-        run, place = job
-        await self._send_unless_stopped(run, place, task)
-        if run.complete and not run.stopped:
-            self._completed(run)
-        self._burst += 1
-        return True
-
-    async def _send_unless_stopped(self, run: ChunkRun, place: int, task: "asyncio.Task[object]") -> None:
-        """Make one attempt at a line; stopping its chunk ends the attempt and leaves the consumer alive."""
-        run.active[task] = place
-        self.in_flight += 1
-        try:
-            await self._send(run, place)
-        except asyncio.CancelledError:
-            if not run.stopped or self._closing:
-                raise
-            task.uncancel()
-        finally:
-            self.in_flight -= 1
-            del run.active[task]
 
     async def _let_others_run(self) -> None:
         """Yield: the consumer that ends a burst goes on in the loop's next turn, the others wait to be woken by it.
@@ -228,9 +208,11 @@ class Feeder:
         await asyncio.sleep(0)
         self._burst = 0
 
-    async def _send(self, run: ChunkRun, place: int) -> None:
-        """Make one attempt at one line and file what came of it."""
+    async def _send(self, run: ChunkRun, place: int, task: "asyncio.Task[object]") -> None:
+        """Make one attempt at one line and file what came of it; a chunk's stop ends the attempt, not the consumer."""
         answer: Reply | EngineError
+        run.active[task] = place
+        self.in_flight += 1
         sent = self._clock()
         try:
             answer = await self._engine.post(
@@ -238,14 +220,30 @@ class Feeder:
             )
         except EngineError as error:
             answer = error
-            if isinstance(error, EngineUnreachable):
-                self._unreachable()
+        except asyncio.CancelledError:
+            if not run.stopped or self._closing:
+                raise
+            task.uncancel()
+            return
+        finally:
+            self.in_flight -= 1
+            del run.active[task]
         self._observer.answered(self._clock() - sent)
-        outcome = classify(answer, policy=self._settings.retries, jitter=self._jitter(), attempts=run.attempts(place))
+        self._file(run, place, answer)
+        if run.complete and not run.stopped:
+            self._completed(run)
+
+    def _file(self, run: ChunkRun, place: int, answer: Reply | EngineError) -> None:
+        """File what one attempt came to."""
+        done = success(answer)
+        if done is not None:
+            run.succeed(place, done)
+            self.finished_lines += 1
+            return
+        if isinstance(answer, EngineUnreachable):
+            self._unreachable()
+        outcome = failure(answer, policy=self._settings.retries, jitter=self._jitter(), attempts=run.attempts(place))
         match outcome:
-            case Done():
-                run.succeed(place, outcome)
-                self.finished_lines += 1
             case Dead(error=line_error):
                 run.fail(place, line_error)
                 self.finished_lines += 1

@@ -56,9 +56,9 @@ class Speaker:
     def say(self, digest: int, most_tokens: int) -> Saying:
         """Answer in the digest's natural length, at most ``most_tokens``."""
         natural = self._lengths[digest >> 22]
-        if natural > most_tokens:
-            return self._text(digest, most_tokens), most_tokens, True
-        return self._text(digest, natural), natural, False
+        cut = natural > most_tokens
+        tokens = most_tokens if cut else natural
+        return self._text(digest, tokens), tokens, cut
 
     def say_all(self, digest: int, most_tokens: int) -> Saying:
         """Answer in exactly ``most_tokens``, as under ``ignore_eos``."""
@@ -68,8 +68,10 @@ class Speaker:
         first = digest & (_TAPE_WORDS - 1)
         if tokens > _TAPE_WORDS:
             return self._long_text(digest, first, tokens - 1)
-        text = self._tape[self._starts[first] : self._starts[first + tokens - 1] - 1]
-        return b"%08x %b" % (digest, text) if text else b"%08x" % digest
+        if tokens == 1:
+            return b"%08x" % digest
+        starts = self._starts
+        return b"%08x %b" % (digest, self._tape[starts[first] : starts[first + tokens - 1] - 1])
 
     def _long_text(self, digest: int, first: int, words: int) -> bytes:
         turns, rest = divmod(words, _TAPE_WORDS)

@@ -15,13 +15,15 @@ from slackwater.inference.simulated_answers import Saying
 _CREATED: Final = 1_700_000_000
 """Every reply's time: an answer is a function of its request alone."""
 
-_CHAT: Final = (
-    b'{"id":"chatcmpl-%08x","object":"chat.completion","created":%d,"model":%b,"choices":[%b],"usage":'
-    b'{"prompt_tokens":%d,"total_tokens":%d,"completion_tokens":%d,"prompt_tokens_details":null}}'
-)
+_CHAT_HEAD: Final = b'{"id":"chatcmpl-%08x","object":"chat.completion","created":%d,"model":%b,"choices":['
 _CHAT_CHOICE: Final = (
     b'{"index":%d,"message":{"role":"assistant","content":"%b","refusal":null},"logprobs":null,"finish_reason":"%b"}'
 )
+_CHAT_TAIL: Final = (
+    b'],"usage":{"prompt_tokens":%d,"total_tokens":%d,"completion_tokens":%d,"prompt_tokens_details":null}}'
+)
+_CHAT: Final = _CHAT_HEAD + b"%b" + _CHAT_TAIL
+_CHAT_OF_ONE: Final = _CHAT_HEAD + _CHAT_CHOICE + _CHAT_TAIL
 _COMPLETION: Final = (
     b'{"id":"cmpl-%08x","object":"text_completion","created":%d,"model":%b,"choices":[%b],"usage":'
     b'{"prompt_tokens":%d,"total_tokens":%d,"completion_tokens":%d,"prompt_tokens_details":null}}'
@@ -50,6 +52,11 @@ Rendered = tuple[bytes, int]
 
 def chat(digest: int, model: bytes, sayings: Sequence[Saying], prompt_tokens: int) -> Rendered:
     """Render a ``chat.completion``; ``model`` is JSON text."""
+    if len(sayings) == 1:
+        text, tokens, cut = sayings[0]
+        why = b"length" if cut else b"stop"
+        usage = (prompt_tokens, prompt_tokens + tokens, tokens)
+        return _CHAT_OF_ONE % (digest, _CREATED, model, 0, text, why, *usage), tokens
     choices, output = _choices(_CHAT_CHOICE, sayings)
     return _CHAT % (digest, _CREATED, model, choices, prompt_tokens, prompt_tokens + output, output), output
 
@@ -89,8 +96,5 @@ def refusal(status: int, text: str, *, kind: str, param: str | None = None) -> R
 
 
 def _choices(template: bytes, sayings: Sequence[Saying]) -> Rendered:
-    if len(sayings) == 1:
-        text, tokens, cut = sayings[0]
-        return template % (0, text, b"length" if cut else b"stop"), tokens
     choices = [template % (at, text, b"length" if cut else b"stop") for at, (text, _, cut) in enumerate(sayings)]
     return b",".join(choices), sum(tokens for _, tokens, _ in sayings)

@@ -118,12 +118,12 @@ class Writer:
             return self._speaker.say_all(digest, most_tokens)
         return self._speaker.say(digest, most_tokens)
 
-    def _choices(self, asked: ChatBody | CompletionBody, digest: int, most_tokens: int, count: int) -> list[Saying]:
+    def _choices(self, asked: ChatBody | CompletionBody, digest: int, most_tokens: int, count: int) -> Sequence[Saying]:
         allowed = allowed_answers(asked)
         if allowed is not None:
             return [_choice(allowed, variant(digest, index)) for index in range(count)]
         if count == 1:
-            return [self._say(asked, digest, most_tokens)]
+            return (self._say(asked, digest, most_tokens),)
         return [self._say(asked, variant(digest, index), most_tokens) for index in range(count)]
 
     def _vectors(self, asked: EmbeddingBody, digest: int) -> list[bytes]:

@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from functools import lru_cache
 from typing import Final
 
 from structlog.typing import EventDict, WrappedLogger
@@ -41,6 +42,8 @@ _FORMS: Final = (
     (re.compile(r"\b(bearer\s+)[A-Za-z0-9._~+/=-]{6,}", re.IGNORECASE), rf"\1{MASK}"),
     (re.compile(r"\b(basic\s+)(?=\S*[\d=])[A-Za-z0-9+/=]{8,}", re.IGNORECASE), rf"\1{MASK}"),
 )
+_MAY_HOLD_ONE: Final = re.compile(r"[:=]|sk-|bearer|basic", re.IGNORECASE)
+"""In every text that some form matches; looking for this alone costs a tenth."""
 
 
 class Redactor:
@@ -60,14 +63,15 @@ class Redactor:
         clean = cut_at_blank(text, 2 * _MAX_TEXT)
         for secret in self._secrets:
             clean = clean.replace(secret, MASK)
-        for form, mask in _FORMS:
-            clean = form.sub(mask, clean)
+        if _MAY_HOLD_ONE.search(clean) is not None:
+            for form, mask in _FORMS:
+                clean = form.sub(mask, clean)
         if len(clean) > _MAX_TEXT:
             clean = f"{clean[:_MAX_TEXT]}… ({len(text)} characters)"
         return _printable(clean) if self._escape else clean
 
     def _field(self, name: str, value: object, depth: int) -> object:
-        if value is not None and _SECRET_NAME.fullmatch(name):
+        if value is not None and _names_a_secret(name):
             return MASK
         return self._value(value, depth)
 
@@ -96,6 +100,11 @@ class Redactor:
             return fields | {"…": f"{more} more"} if more > 0 else fields
         items = [self._value(item, depth) for item in list(value)[:_MAX_ITEMS]]
         return [*items, f"… {more} more"] if more > 0 else items
+
+
+@lru_cache(maxsize=1024)
+def _names_a_secret(name: str) -> bool:
+    return _SECRET_NAME.fullmatch(name) is not None
 
 
 def cut_at_blank(text: str, room: int) -> str:

@@ -7,6 +7,7 @@ from typing import Final, get_args
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 from prometheus_client.process_collector import ProcessCollector
 
+from slackwater.metrics.line_histogram import LineHistogram
 from slackwater.metrics.observers import (
     HttpObserver,
     ModelObserver,
@@ -56,7 +57,7 @@ class Metrics:
     leases: Counter
     engine_slots: Gauge
     engine_in_flight: Gauge
-    engine_request_seconds: Histogram
+    engine_request_seconds: LineHistogram
     engine_seconds: Counter
     gpu_seconds: Counter
     engine_starved_seconds: Counter
@@ -168,8 +169,12 @@ def create_metrics(registry: CollectorRegistry, *, version: str, clock: Callable
         leases=counter("leases_total", "Leases of chunks.", "outcome"),
         engine_slots=gauge("engine_slots", "Requests the engine runs at once.", "model"),
         engine_in_flight=gauge("engine_in_flight", "Requests sent and not answered yet.", "model"),
-        engine_request_seconds=histogram(
-            "engine_request_seconds", "From sending a request to its whole answer.", "model", buckets=_SLOW
+        engine_request_seconds=LineHistogram(
+            "slackwater_engine_request_seconds",
+            "From sending a request to its whole answer.",
+            "model",
+            buckets=_SLOW,
+            registry=registry,
         ),
         engine_seconds=counter("engine_seconds_total", "Seconds in which the engine had work.", "model"),
         gpu_seconds=counter("gpu_seconds_total", "The engine's seconds times its GPUs.", "model"),

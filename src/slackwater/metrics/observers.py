@@ -8,6 +8,7 @@ from typing import Self
 from prometheus_client import Counter, Gauge, Histogram
 
 from slackwater.domain.errors import LeaseLost
+from slackwater.metrics.line_histogram import LineSeries
 from slackwater.metrics.vocabulary import HTTP_METHODS, OTHER, StageOutcome
 
 
@@ -73,7 +74,7 @@ class ModelObserver:
     output_tokens: Counter
     slots: Gauge
     in_flight: Gauge
-    request_seconds: Histogram
+    request_seconds: LineSeries
     engine_seconds: Counter
     gpu_seconds: Counter
     starved_seconds: Counter

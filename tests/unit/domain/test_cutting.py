@@ -129,6 +129,15 @@ def test_a_long_line_is_a_chunk_of_its_own() -> None:
     assert [one.byte_length for one in cuts] == [10, 5_000, 10]
 
 
+def test_a_chunk_is_not_tiny_however_dear_its_first_lines_are() -> None:
+    lengths = [50_000] * 3 + [10] * 1_000
+    load = Workload(n_lines=len(lengths), n_bytes=sum(lengths), seconds_per_line=1.0, live_workers=1)
+
+    cuts, _ = cut(lengths, RULES, load)
+
+    assert cuts[0].n_requests == RULES.min_requests
+
+
 def test_long_lines_cost_more_than_short_ones() -> None:
     cuts, _ = cut(
         [100] * 500 + [10_000] * 500,

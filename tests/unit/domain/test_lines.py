@@ -38,6 +38,10 @@ def test_only_line_feeds_end_lines_however_the_file_comes(parts: list[bytes], si
     assert dropped == []
 
 
+def test_a_byte_order_mark_may_come_in_pieces() -> None:
+    assert cut(b"\xef\xbb\xbfone\n", [1]) == ([b"one\n"], [])
+
+
 def test_an_overlong_line_is_dropped_and_its_length_told() -> None:
     lines, dropped = cut(b"one\n" + b"x" * 1_000 + b"\ntwo\n", [10], longest=50)
 

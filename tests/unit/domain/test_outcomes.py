@@ -15,11 +15,12 @@ from slackwater.domain.outcomes import (
     Attempts,
     Dead,
     Done,
-    Outcome,
+    Failure,
     Released,
     Retry,
     RetryPolicy,
-    classify,
+    failure,
+    success,
 )
 from slackwater.domain.replies import Reply
 from slackwater.domain.usage import NO_USAGE, Usage
@@ -29,11 +30,11 @@ GOOD = b'{"id":"x","model":"m","choices":[],"usage":{"prompt_tokens":1,"completi
 WORKER_REPLIES = Path(__file__).parents[2] / "cases" / "inputs" / "w01_worker_replies.jsonl"
 
 
-def after(answer: Reply | EngineError, *, attempts: Attempts = NO_ATTEMPTS, jitter: float = 0.0) -> Outcome:
-    return classify(answer, policy=POLICY, jitter=jitter, attempts=attempts)
+def after(answer: Reply | EngineError, *, attempts: Attempts = NO_ATTEMPTS, jitter: float = 0.0) -> Done | Failure:
+    return success(answer) or failure(answer, policy=POLICY, jitter=jitter, attempts=attempts)
 
 
-def to_the_end(answer: Reply | EngineError) -> tuple[Outcome, Attempts]:
+def to_the_end(answer: Reply | EngineError) -> tuple[Done | Failure, Attempts]:
     """Meet the same answer until something else than a retry follows."""
     attempts = NO_ATTEMPTS
     while isinstance(outcome := after(answer, attempts=attempts), Retry):

@@ -122,6 +122,13 @@ def test_a_line_that_is_too_long_is_one_bad_line_with_its_length(length: int, bl
     assert [read_record(packed).number for packed in found.records] == [1, 3]
 
 
+def test_a_blank_line_that_is_too_long_is_a_blank_line() -> None:
+    scan, found = scanned(jsonl(request("a")) + b" " * 5_000 + b"\n", 700, limits=InputLimits(max_line_bytes=1_000))
+
+    assert len(found.records) == 1
+    assert not scan.errors.entries()
+
+
 def inputs(*contents: Any) -> bytes:
     bodies = [{"model": "embedder", "input": content} for content in contents]
     return jsonl(

@@ -1,0 +1,34 @@
+"""Statements written with SQLAlchemy and run past it: compiled once, then asked on the hot way (``hot.py``).
+
+For what every request asks. Building, caching and running the same statement through SQLAlchemy costs several times
+what the database needs to answer it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Select
+from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
+
+from slackwater.db.session import Database
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledQuery:
+    """A query as the driver wants it."""
+
+    text: str
+    constants: Mapping[str, Any]
+    """Parameters whose values stand in the query itself."""
+
+    async def fetch(self, db: Database, stage: str, **params: object) -> list[Any]:
+        """Run it as a transaction of its own; see :meth:`Database.fetch`."""
+        return await db.fetch(stage, self.text, {**self.constants, **params})
+
+
+def compile_query(query: Select[Any]) -> CompiledQuery:
+    """Compile a query whose open parameters are ``bindparam`` by name."""
+    compiled = query.compile(dialect=PGDialect_psycopg())  # type: ignore[no-untyped-call]  # SQLAlchemy left it unannotated
+    constants = {name: value for name, value in compiled.params.items() if value is not None}
+    return CompiledQuery(str(compiled), constants)
