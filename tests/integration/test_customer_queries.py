@@ -1,8 +1,9 @@
 """What customers ask of the database often stays quick however much there is: index scans, few statements."""
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from sqlalchemy import event
@@ -44,16 +45,23 @@ async def crowded(db: Database) -> Tenant:
 
 
 async def plans(db: Database, ask: Callable[[], Awaitable[object]]) -> list[Any]:
-    """Return the plan of every statement that ``ask`` sends."""
+    """Return the plan of every statement that ``ask`` sends, on either way to the database."""
     sent: list[tuple[str, Any]] = []
 
     def note(_c: object, _cursor: object, statement: str, parameters: Any, _context: object, _many: object) -> None:
         sent.append((statement, parameters))
 
+    hot = db._hot.fetch
+
+    async def note_hot(statement: str, params: Mapping[str, Any]) -> list[Any]:
+        sent.append((statement, params))
+        return await hot(statement, params)
+
     engine = db._engine.sync_engine
     event.listen(engine, "before_cursor_execute", note)
     try:
-        await ask()
+        with patch.object(db._hot, "fetch", note_hot):
+            await ask()
     finally:
         event.remove(engine, "before_cursor_execute", note)
     return [

@@ -11,11 +11,12 @@ from typing import Any, Final, Protocol, Self
 
 import psycopg
 from psycopg.rows import namedtuple_row
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy import event
+from sqlalchemy.exc import DBAPIError, InterfaceError, InvalidatePoolError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from slackwater.db.hot import HotPool
+from slackwater.db.hot import HotPool, was_hung_up
 from slackwater.domain.errors import DatabaseUnavailable
 
 _DOES_NOT_ANSWER = "the database does not answer; try again shortly"
@@ -74,6 +75,12 @@ def _translated() -> Iterator[None]:
         raise
 
 
+def _refuse_hung_up(connection: Any, _record: object, _fairy: object) -> None:
+    """Have the pool drop a connection that the server has closed, with all of its age, and make a new one."""
+    if was_hung_up(connection.driver_connection):
+        raise InvalidatePoolError
+
+
 def driver_url(url: str) -> str:
     """Name the driver in a ``postgresql://`` URL, as SQLAlchemy wants it."""
     for scheme in ("postgresql://", "postgres://"):
@@ -108,6 +115,7 @@ class Database:
             pool_recycle=1800,
             connect_args=_OPTIONS | {"prepare_threshold": None},
         )
+        event.listen(engine.sync_engine, "checkout", _refuse_hung_up)
         hot = HotPool(
             plain_url(url),
             _OPTIONS,

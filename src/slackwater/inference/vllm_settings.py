@@ -17,6 +17,7 @@ _ALLOWED_PREFIXES: Final = (
 )
 _ALLOWED_SUFFIXES: Final = ("_proxy", "_PROXY")
 _NO_TELEMETRY: Final = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
+_CORE_APART: Final = "VLLM_ENABLE_V1_MULTIPROCESSING"
 _OFFLINE: Final = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
 
 
@@ -87,6 +88,9 @@ class VllmSettings:
         if self.on_cpu:
             threads = self.cpu_threads or max(1, len(os.sched_getaffinity(0)) - 1)
             chosen |= {"TORCHDYNAMO_DISABLE": "1", "OMP_NUM_THREADS": str(threads)}
+            # The engine core in the server's process: one import of vLLM instead of two halves its start, and there
+            # is no GPU to be kept waiting by Python. Whoever sets it otherwise has it so.
+            chosen |= {_CORE_APART: kept.get(_CORE_APART, "0")}
         if self.api_key is not None:
             # Not as an argument: everybody on the machine may read those.
             chosen["VLLM_API_KEY"] = self.api_key

@@ -16,7 +16,7 @@ from slackwater.logs.traces import add_trace
 
 _LOG: Final = structlog.get_logger(__name__)
 _OWN_HANDLERS: Final = ("uvicorn", "uvicorn.access", "uvicorn.error", "gunicorn.error")
-"""Loggers of libraries that like to bring handlers of their own."""
+"""Loggers of libraries that like to bring handlers and a level of their own."""
 _TALKATIVE: Final = (
     *("aiohttp", "asyncio", "boto3", "botocore", "httpcore2", "httpx2", "multipart"),
     *("psycopg", "s3transfer", "sqlalchemy", "urllib3", "uvicorn.access"),
@@ -53,6 +53,7 @@ def configure(
     for name in _OWN_HANDLERS:
         logging.getLogger(name).handlers.clear()
         logging.getLogger(name).propagate = True
+        logging.getLogger(name).setLevel(logging.NOTSET)
     for name in _TALKATIVE:
         logging.getLogger(name).setLevel(max(root.level, logging.WARNING))
     structlog.configure(

@@ -1,0 +1,92 @@
+"""The way to the database: it fails at once and with the cause, and it is back as soon as the server is."""
+
+import asyncio
+import time
+
+import psycopg
+import pytest
+from sqlalchemy import text
+
+from slackwater.db.session import Database, PoolSettings
+from slackwater.domain.errors import DatabaseUnavailable
+
+_OTHERS = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> %(own)s"
+
+
+async def _hang_up_on_all(url: str) -> None:
+    """Close every other connection of the database from the server's side, as a restart does."""
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
+        await connection.execute(f"SELECT pg_terminate_backend(pid) {_OTHERS}", {"own": connection.info.backend_pid})
+    await asyncio.sleep(0.2)
+
+
+async def test_idle_connections_that_the_server_closed_cost_nobody_an_error(db: Database, database_url: str) -> None:
+    await asyncio.gather(*(db.fetch("test", "SELECT pg_sleep(0.05)", {}) for _ in range(5)))
+    async with db.transaction("test") as connection:
+        await connection.execute(text("SELECT 1"))
+
+    await _hang_up_on_all(database_url)
+
+    assert [tuple(row) for row in await db.fetch("test", "SELECT 1", {})] == [(1,)]
+    async with db.transaction("test") as connection:
+        assert (await connection.execute(text("SELECT 2"))).scalar_one() == 2
+
+
+async def test_a_statement_that_is_cut_off_says_so_and_the_next_one_works(db: Database, database_url: str) -> None:
+    cut = asyncio.create_task(db.fetch("test", "SELECT pg_sleep(30)", {}))
+    await asyncio.sleep(0.2)
+
+    await _hang_up_on_all(database_url)
+
+    with pytest.raises(DatabaseUnavailable):
+        await cut
+    assert len(await db.fetch("test", "SELECT 1", {})) == 1
+
+
+async def test_a_server_that_is_not_there_is_told_at_once_and_with_the_cause() -> None:
+    db = Database.connect("postgresql://nobody@127.0.0.1:1/none")
+    started = time.perf_counter()
+
+    with pytest.raises(DatabaseUnavailable) as caught:
+        await db.ping()
+
+    assert time.perf_counter() - started < 2
+    assert "refused" in str(caught.value.__cause__)
+    await db.close()
+
+
+async def test_more_callers_than_connections_take_turns(database_url: str) -> None:
+    db = Database.connect(database_url, pool=PoolSettings(size=1, overflow=1))
+
+    rows = await asyncio.gather(*(db.fetch("test", "SELECT %(n)s::int AS n", {"n": n}) for n in range(50)))
+
+    assert [row.n for (row,) in rows] == list(range(50))
+    (count,) = await db.fetch("test", f"SELECT count(*) AS n {_OTHERS}", {"own": 0})
+    assert count.n <= 3
+    await db.close()
+
+
+async def test_a_caller_that_waits_too_long_for_a_connection_is_told(database_url: str) -> None:
+    db = Database.connect(database_url, pool=PoolSettings(size=1, overflow=0, timeout_seconds=0.1))
+    holds = asyncio.create_task(db.fetch("test", "SELECT pg_sleep(1)", {}))
+    await asyncio.sleep(0.1)
+
+    with pytest.raises(DatabaseUnavailable):
+        await db.fetch("test", "SELECT 1", {})
+
+    await holds
+    assert len(await db.fetch("test", "SELECT 1", {})) == 1
+    await db.close()
+
+
+async def test_a_caller_that_is_cancelled_leaves_its_connection_fit_for_the_next(database_url: str) -> None:
+    db = Database.connect(database_url, pool=PoolSettings(size=1, overflow=0))
+    for _ in range(3):
+        call = asyncio.create_task(db.fetch("test", "SELECT pg_sleep(30)", {}))
+        await asyncio.sleep(0.1)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+
+    assert len(await db.fetch("test", "SELECT 1", {})) == 1
+    await db.close()
