@@ -23,7 +23,7 @@ _WORDS: Final = (
     "shingle", "foam", "swell", "gale", "calm", "drift", "wake", "current", "eddy", "berth", "mole", "spit",
 )
 # fmt: on
-_TAPE_WORDS: Final = 4096
+_TAPE_WORDS: Final = 512
 _LENGTHS: Final = 1024
 
 
@@ -53,25 +53,19 @@ class Speaker:
         self._starts = [0, *accumulate(len(word) + 1 for word in words)]
         self._lengths = [length.at((step + 0.5) / _LENGTHS) for step in range(_LENGTHS)]
 
-    def say(self, digest: int, most_tokens: int) -> Saying:
-        """Answer in the digest's natural length, at most ``most_tokens``."""
-        natural = self._lengths[digest >> 22]
-        cut = natural > most_tokens
-        tokens = most_tokens if cut else natural
-        return self._text(digest, tokens), tokens, cut
-
-    def say_all(self, digest: int, most_tokens: int) -> Saying:
-        """Answer in exactly ``most_tokens``, as under ``ignore_eos``."""
-        return self._text(digest, most_tokens), most_tokens, True
-
-    def _text(self, digest: int, tokens: int) -> bytes:
+    def say(self, digest: int, most_tokens: int, *, to_the_bound: bool = False) -> Saying:
+        """Answer in the digest's natural length, at most ``most_tokens``; or in just as many (``ignore_eos``)."""
+        tokens = self._lengths[digest >> 22]
+        cut = to_the_bound or tokens > most_tokens
+        if cut:
+            tokens = most_tokens
         first = digest & (_TAPE_WORDS - 1)
         if tokens > _TAPE_WORDS:
-            return self._long_text(digest, first, tokens - 1)
+            return self._long_text(digest, first, tokens - 1), tokens, cut
         if tokens == 1:
-            return b"%08x" % digest
+            return b"%08x" % digest, 1, cut
         starts = self._starts
-        return b"%08x %b" % (digest, self._tape[starts[first] : starts[first + tokens - 1] - 1])
+        return b"%08x %b" % (digest, self._tape[starts[first] : starts[first + tokens - 1] - 1]), tokens, cut
 
     def _long_text(self, digest: int, first: int, words: int) -> bytes:
         turns, rest = divmod(words, _TAPE_WORDS)

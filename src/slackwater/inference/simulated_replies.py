@@ -23,7 +23,7 @@ _CHAT_TAIL: Final = (
     b'],"usage":{"prompt_tokens":%d,"total_tokens":%d,"completion_tokens":%d,"prompt_tokens_details":null}}'
 )
 _CHAT: Final = _CHAT_HEAD + b"%b" + _CHAT_TAIL
-_CHAT_OF_ONE: Final = _CHAT_HEAD + _CHAT_CHOICE + _CHAT_TAIL
+_CHAT_OF_ONE: Final = _CHAT_HEAD.replace(b"%d", b"%d" % _CREATED) + _CHAT_CHOICE.replace(b"%d", b"0") + _CHAT_TAIL
 _COMPLETION: Final = (
     b'{"id":"cmpl-%08x","object":"text_completion","created":%d,"model":%b,"choices":[%b],"usage":'
     b'{"prompt_tokens":%d,"total_tokens":%d,"completion_tokens":%d,"prompt_tokens_details":null}}'
@@ -52,13 +52,15 @@ Rendered = tuple[bytes, int]
 
 def chat(digest: int, model: bytes, sayings: Sequence[Saying], prompt_tokens: int) -> Rendered:
     """Render a ``chat.completion``; ``model`` is JSON text."""
-    if len(sayings) == 1:
-        text, tokens, cut = sayings[0]
-        why = b"length" if cut else b"stop"
-        usage = (prompt_tokens, prompt_tokens + tokens, tokens)
-        return _CHAT_OF_ONE % (digest, _CREATED, model, 0, text, why, *usage), tokens
     choices, output = _choices(_CHAT_CHOICE, sayings)
     return _CHAT % (digest, _CREATED, model, choices, prompt_tokens, prompt_tokens + output, output), output
+
+
+def chat_of_one(digest: int, model: bytes, saying: Saying, prompt_tokens: int) -> Rendered:
+    """Render a ``chat.completion`` with one choice, as most are: in one go."""
+    text, output, cut = saying
+    why = b"length" if cut else b"stop"
+    return _CHAT_OF_ONE % (digest, model, text, why, prompt_tokens, prompt_tokens + output, output), output
 
 
 def completion(digest: int, model: bytes, sayings: Sequence[Saying], prompt_tokens: int) -> Rendered:

@@ -90,6 +90,9 @@ class Writer:
         return Answer(Reply(200, text), prompt_tokens, output_tokens)
 
     def _chat(self, asked: ChatBody, model: bytes, digest: int, prompt_tokens: int, most: int) -> replies.Rendered:
+        if asked.n is None and asked.structured_outputs is None and asked.guided_choice is None:
+            saying = self._speaker.say(digest, most, to_the_bound=asked.ignore_eos is True)
+            return replies.chat_of_one(digest, model, saying, prompt_tokens)
         return replies.chat(digest, model, self._choices(asked, digest, most, asked.n or 1), prompt_tokens)
 
     def _completion(
@@ -114,16 +117,12 @@ class Writer:
         return replies.message(digest, model, self._say(asked, digest, most), prompt_tokens)
 
     def _say(self, asked: Body, digest: int, most_tokens: int) -> Saying:
-        if asked.ignore_eos:
-            return self._speaker.say_all(digest, most_tokens)
-        return self._speaker.say(digest, most_tokens)
+        return self._speaker.say(digest, most_tokens, to_the_bound=asked.ignore_eos is True)
 
-    def _choices(self, asked: ChatBody | CompletionBody, digest: int, most_tokens: int, count: int) -> Sequence[Saying]:
+    def _choices(self, asked: ChatBody | CompletionBody, digest: int, most_tokens: int, count: int) -> list[Saying]:
         allowed = allowed_answers(asked)
         if allowed is not None:
             return [_choice(allowed, variant(digest, index)) for index in range(count)]
-        if count == 1:
-            return (self._say(asked, digest, most_tokens),)
         return [self._say(asked, variant(digest, index), most_tokens) for index in range(count)]
 
     def _vectors(self, asked: EmbeddingBody, digest: int) -> list[bytes]:
