@@ -68,8 +68,7 @@ async def vllm(
         vllm_engine_settings,
         python=engine_python,
         log=tmp_path_factory.mktemp("vllm") / "vllm.log",
-        # As on a GPU, where the engine core is a process that can die alone.
-        environment=os.environ | {"VLLM_ENABLE_V1_MULTIPROCESSING": "1"},
+        environment=os.environ,
         policy=RestartPolicy(first_seconds=0.1, starts_before_giving_up=1),
     )
     engine.start()

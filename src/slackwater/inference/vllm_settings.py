@@ -8,6 +8,9 @@ from typing import Final
 
 _CPU_KV_CACHE_BYTES: Final = 512 * 1024 * 1024
 """23,000 tokens of the demo model. Unset, vLLM would take nearly all of the machine's memory."""
+_CPU_BLOCK_TOKENS: Final = 32
+"""The least that vLLM's attention on a CPU takes."""
+_FEW_CORES: Final = 2
 _ALLOWED: Final = frozenset(
     {"HOME", "LANG", "LD_LIBRARY_PATH", "LD_PRELOAD", "PATH", "REQUESTS_CA_BUNDLE", "TMPDIR", "TZ", "USER"}
 )
@@ -17,7 +20,7 @@ _ALLOWED_PREFIXES: Final = (
 )
 _ALLOWED_SUFFIXES: Final = ("_proxy", "_PROXY")
 _NO_TELEMETRY: Final = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
-_CORE_APART: Final = "VLLM_ENABLE_V1_MULTIPROCESSING"
+_WORKER_APART: Final = "VLLM_ENABLE_V1_MULTIPROCESSING"
 _OFFLINE: Final = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
 
 
@@ -46,7 +49,7 @@ class VllmSettings:
     cpu_has_bf16: bool = True
     """Whether a CPU multiplies bf16 in hardware (AVX512_BF16, AMX); else a CPU engine runs in float32."""
     cpu_threads: int | None = None
-    """Threads of a CPU engine; None takes all cores but one, and at least one."""
+    """Threads of a CPU engine; None takes all cores but one where there are more than two: half of two is too much."""
     api_key: str | None = None
     """Random secret that keeps other users of the machine off the engine's port."""
 
@@ -60,6 +63,8 @@ class VllmSettings:
         if self.on_cpu:
             # Compiling takes minutes and needs a C++ compiler; on small models it gains little.
             arguments += ["--enforce-eager", "--distributed-executor-backend", "uni"]
+            # vLLM's 128 tokens a block on a CPU are more than most shared prefixes have: nothing of them was reused.
+            arguments += ["--block-size", str(_CPU_BLOCK_TOKENS)]
             if not self.cpu_has_bf16:
                 # Without instructions for it, bf16 multiplies at 2 to 4 GFLOP/s where float32 does 5 to 10.
                 arguments += ["--dtype", "float32"]
@@ -86,11 +91,12 @@ class VllmSettings:
         if local:
             chosen |= _OFFLINE
         if self.on_cpu:
-            threads = self.cpu_threads or max(1, len(os.sched_getaffinity(0)) - 1)
+            cores = len(os.sched_getaffinity(0))
+            threads = self.cpu_threads or (cores if cores <= _FEW_CORES else cores - 1)
             chosen |= {"TORCHDYNAMO_DISABLE": "1", "OMP_NUM_THREADS": str(threads)}
-            # The engine core in the server's process: one import of vLLM instead of two halves its start, and there
-            # is no GPU to be kept waiting by Python. Whoever sets it otherwise has it so.
-            chosen |= {_CORE_APART: kept.get(_CORE_APART, "0")}
+            # The model in the engine core's process, as `uni` above says; vLLM overrules that where this is not 0, and
+            # a third process that imports vLLM makes half as much again of its start.
+            chosen |= {_WORKER_APART: kept.get(_WORKER_APART, "0")}
         if self.api_key is not None:
             # Not as an argument: everybody on the machine may read those.
             chosen["VLLM_API_KEY"] = self.api_key

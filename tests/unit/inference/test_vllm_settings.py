@@ -24,7 +24,7 @@ def test_the_engine_gets_none_of_our_secrets() -> None:
     assert {"PATH": "/bin", "LC_ALL": "C"}.items() <= environment.items()
 
 
-def test_only_a_cpu_engine_keeps_its_core_in_the_servers_process_unless_told_otherwise() -> None:
+def test_only_a_cpu_engine_has_its_model_in_the_cores_process_unless_told_otherwise() -> None:
     apart = "VLLM_ENABLE_V1_MULTIPROCESSING"
 
     assert settings(on_cpu=True).environment(OURS)[apart] == "0"
