@@ -87,6 +87,7 @@ async def plan_rounds(order: Order) -> list[Spent]:
         observer=_Ignored(),
         clock=time.perf_counter,
         choose=random.randrange,
+        refused=lambda: None,
     )
     file = await _store(db, store, tenant, Path(order.requests))
     spent = [await _plan(db, planner, tenant, file, order.lines) for _ in range(order.rounds)]

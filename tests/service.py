@@ -228,6 +228,7 @@ def stages(db: Database, store: BlobStore, metrics: Metrics, leader: Leader, scr
         observer=Rejections(),
         clock=time.perf_counter,
         choose=random.randrange,
+        refused=lambda: None,
     )
     return [
         Stage(name="plan", once=planner.plan_once, rest_seconds=0.01),

@@ -125,6 +125,7 @@ async def running_site(
         observer=Rejections(),
         clock=time.perf_counter,
         choose=random.randrange,
+        refused=lambda: None,
     )
 
     async def auditing(batch: BatchId) -> Report:

@@ -3,12 +3,12 @@
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 from sqlalchemy import event
 
 from slackwater.db import batches, credentials, files
+from slackwater.db.hot import HotPool
 from slackwater.db.pages import PageRequest
 from slackwater.db.session import Database
 from slackwater.domain.errors import DatabaseUnavailable
@@ -44,6 +44,18 @@ async def crowded(db: Database) -> Tenant:
     return tenants[0]
 
 
+class Recording(HotPool):
+    """Passes statements on to another pool and notes them."""
+
+    def __init__(self, hot: HotPool, sent: list[tuple[str, Any]]) -> None:
+        self._recorded = hot
+        self._sent = sent
+
+    async def fetch(self, statement: str, params: Mapping[str, Any]) -> list[Any]:
+        self._sent.append((statement, params))
+        return await self._recorded.fetch(statement, params)
+
+
 async def plans(db: Database, ask: Callable[[], Awaitable[object]]) -> list[Any]:
     """Return the plan of every statement that ``ask`` sends, on either way to the database."""
     sent: list[tuple[str, Any]] = []
@@ -51,18 +63,13 @@ async def plans(db: Database, ask: Callable[[], Awaitable[object]]) -> list[Any]
     def note(_c: object, _cursor: object, statement: str, parameters: Any, _context: object, _many: object) -> None:
         sent.append((statement, parameters))
 
-    hot = db._hot.fetch
-
-    async def note_hot(statement: str, params: Mapping[str, Any]) -> list[Any]:
-        sent.append((statement, params))
-        return await hot(statement, params)
-
-    engine = db._engine.sync_engine
+    engine, hot = db._engine.sync_engine, db._hot
     event.listen(engine, "before_cursor_execute", note)
+    db._hot = Recording(hot, sent)
     try:
-        with patch.object(db._hot, "fetch", note_hot):
-            await ask()
+        await ask()
     finally:
+        db._hot = hot
         event.remove(engine, "before_cursor_execute", note)
     return [
         (await db.fetch("test", f"EXPLAIN (FORMAT JSON) {statement}", parameters))[0][0]

@@ -16,8 +16,19 @@ _OTHERS = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> %
 async def _hang_up_on_all(url: str) -> None:
     """Close every other connection of the database from the server's side, as a restart does."""
     async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
-        await connection.execute(f"SELECT pg_terminate_backend(pid) {_OTHERS}", {"own": connection.info.backend_pid})
-    await asyncio.sleep(0.2)
+        own = {"own": connection.info.backend_pid}
+        await connection.execute(f"SELECT pg_terminate_backend(pid) {_OTHERS}", own)
+        async with asyncio.timeout(20):
+            while await (await connection.execute(f"SELECT 1 {_OTHERS}", own)).fetchall():
+                await asyncio.sleep(0.02)
+
+
+async def _until_asleep(url: str) -> None:
+    """Wait until some other connection is in the middle of ``pg_sleep``."""
+    asleep = f"SELECT 1 {_OTHERS} AND wait_event = 'PgSleep'"
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection, asyncio.timeout(20):
+        while not await (await connection.execute(asleep, {"own": connection.info.backend_pid})).fetchall():
+            await asyncio.sleep(0.02)
 
 
 async def test_idle_connections_that_the_server_closed_cost_nobody_an_error(db: Database, database_url: str) -> None:
@@ -34,7 +45,7 @@ async def test_idle_connections_that_the_server_closed_cost_nobody_an_error(db: 
 
 async def test_a_statement_that_is_cut_off_says_so_and_the_next_one_works(db: Database, database_url: str) -> None:
     cut = asyncio.create_task(db.fetch("test", "SELECT pg_sleep(30)", {}))
-    await asyncio.sleep(0.2)
+    await _until_asleep(database_url)
 
     await _hang_up_on_all(database_url)
 
@@ -69,7 +80,7 @@ async def test_more_callers_than_connections_take_turns(database_url: str) -> No
 async def test_a_caller_that_waits_too_long_for_a_connection_is_told(database_url: str) -> None:
     db = Database.connect(database_url, pool=PoolSettings(size=1, overflow=0, timeout_seconds=0.1))
     holds = asyncio.create_task(db.fetch("test", "SELECT pg_sleep(1)", {}))
-    await asyncio.sleep(0.1)
+    await _until_asleep(database_url)
 
     with pytest.raises(DatabaseUnavailable):
         await db.fetch("test", "SELECT 1", {})
@@ -83,7 +94,7 @@ async def test_a_caller_that_is_cancelled_leaves_its_connection_fit_for_the_next
     db = Database.connect(database_url, pool=PoolSettings(size=1, overflow=0))
     for _ in range(3):
         call = asyncio.create_task(db.fetch("test", "SELECT pg_sleep(30)", {}))
-        await asyncio.sleep(0.1)
+        await _until_asleep(database_url)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call

@@ -33,6 +33,7 @@ from slackwater.db.queue.leases import (
     release_chunk,
     runnable,
     sync,
+    was_committed,
 )
 from slackwater.db.queue.planning import claim_planning, known_models, publish_plan, renew_claim
 from slackwater.db.queue.results import ResultObject
@@ -129,6 +130,7 @@ async def test_a_lost_lease_cannot_commit(scene: Service) -> None:
     (lease, _) = await leased(scene, await elect(scene.db, "test"))
     stale = replace(lease, token=uuid.uuid4())  # type: ignore[arg-type]
     assert not await commit_chunk(scene.db, stale, done(lease))
+    assert not await was_committed(scene.db, stale)
     assert (await scene.get(batch)).succeeded == 0
     assert await commit_chunk(scene.db, lease, done(lease, Usage(3, 0, 5, 0)))
     found = await scene.get(batch)
@@ -140,6 +142,8 @@ async def test_a_commit_counts_once_however_often_it_is_sent(scene: Service) -> 
     (lease, _) = await leased(scene, await elect(scene.db, "test"))
     assert await commit_chunk(scene.db, lease, done(lease))
     assert not await commit_chunk(scene.db, lease, done(lease))
+    # Whoever lost the first answer learns so that it stood.
+    assert await was_committed(scene.db, lease)
     assert (await scene.get(batch)).succeeded == 2
 
 

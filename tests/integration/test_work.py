@@ -9,6 +9,7 @@ import pytest
 
 from slackwater.blobs.protocol import BlobStore
 from slackwater.db.session import Database
+from slackwater.domain.errors import LeaseLost
 from slackwater.inference.simulated import Latency, SimulatedEngine, SimulatedSettings
 from slackwater.inference.simulated_faults import FaultPlan
 from tests.service import Service, line, running_service
@@ -124,6 +125,16 @@ async def test_a_worker_that_vanishes_loses_nothing(
         service.add_worker(SimulatedEngine(), name="worker-1")
         assert (await service.until(batch)).succeeded == 300
         await service.audit(batch)
+
+
+async def test_a_worker_whose_name_is_taken_ends_and_says_why(service: Service) -> None:
+    first = service.workers[0]
+
+    service.add_worker(SimulatedEngine(), name="worker-1")
+
+    with pytest.raises(LeaseLost, match="taken this worker's name"):
+        await asyncio.wait_for(asyncio.shield(first), 10)
+    service.workers.remove(first)
 
 
 async def test_an_engine_that_is_away_costs_no_line_its_tries(

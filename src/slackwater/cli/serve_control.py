@@ -85,6 +85,7 @@ def _stages(site: Site, leader: Leader) -> list[Stage]:
         observer=_PlanMeter(site.metrics),
         clock=clock,
         choose=random.randrange,
+        refused=site.metrics.batch_end("failed").inc,
     )
     return [
         Stage(name="plan", once=planner.plan_once, rest_seconds=_REST_SECONDS),

@@ -182,7 +182,9 @@ class _Service:
         """List the children in the order in which they start."""
         probes = _probe_ports(self._settings.probe_port, 2 + self._options.workers)
         roles = [
-            self._role("api", probes[0], stop_seconds=20.0, API_PORT=str(self._api_port)),
+            self._role(
+                "api", probes[0], stop_seconds=20.0, API_HOST=self._settings.api_host, API_PORT=str(self._api_port)
+            ),
             self._role("control", probes[1], stop_seconds=20.0),
         ]
         for n in range(self._options.workers):

@@ -67,7 +67,8 @@ class HotPool:
             await self._places.acquire()
             return
         try:
-            await asyncio.wait_for(self._places.acquire(), self._timeout_seconds)
+            async with asyncio.timeout(self._timeout_seconds):
+                await self._places.acquire()
         except TimeoutError as error:
             raise psycopg.OperationalError("no connection of the pool became free in time") from error
 

@@ -25,6 +25,8 @@ _OPTIONS: Final[dict[str, Any]] = {
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 3,
+    # Keep-alives are not sent while something waits to be acknowledged: a host that vanished just then.
+    "tcp_user_timeout": 25_000,
     "application_name": "slackwater",
 }
 
@@ -55,8 +57,10 @@ class NoSeam:
 class PoolSettings:
     """How many connections one process may hold."""
 
-    size: int = 10
-    overflow: int = 5
+    size: int = 5
+    """For single statements."""
+    overflow: int = 10
+    """For transactions of several statements; one at the least."""
     timeout_seconds: float = 10.0
     prepare: bool = True
     """Whether statements are prepared; not behind a pooler that knows no prepared statements."""
@@ -108,8 +112,8 @@ class Database:
         pool = pool or PoolSettings()
         engine = create_async_engine(
             driver_url(url),
-            pool_size=pool.size,
-            max_overflow=pool.overflow,
+            pool_size=1,
+            max_overflow=max(1, pool.overflow) - 1,
             pool_timeout=pool.timeout_seconds,
             pool_pre_ping=False,
             pool_recycle=1800,
@@ -119,7 +123,7 @@ class Database:
         hot = HotPool(
             plain_url(url),
             _OPTIONS,
-            size=pool.size + pool.overflow,
+            size=pool.size,
             timeout_seconds=pool.timeout_seconds,
             prepare=pool.prepare,
         )
@@ -138,9 +142,10 @@ class Database:
         await self._seam.after_commit(stage)
 
     async def fetch(self, stage: str, statement: str, params: Mapping[str, Any]) -> list[Any]:
-        """Run one statement of ``queue.sql`` as a transaction of its own and return its rows as named tuples.
+        """Run one statement as a transaction of its own and return its rows as named tuples.
 
-        One round trip: the connection commits by itself. Errors as for :meth:`transaction`.
+        For statements of ``queue.sql`` and compiled ones. One round trip: the connection commits by itself. Errors as
+        for :meth:`transaction`.
         """
         await self._seam.before_commit(stage)
         with _translated():

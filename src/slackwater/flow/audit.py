@@ -161,6 +161,10 @@ async def _read_results(store: BlobStore, key: str | None, facts: _FileFacts, re
         facts.ids.add(line_id)
         usage = ((line.get("response") or {}).get("body") or {}).get("usage") or {}
         facts.input_tokens += usage.get("prompt_tokens") or usage.get("input_tokens") or 0
+        # Messages count what a cache read or took apart from the rest.
+        facts.input_tokens += (usage.get("cache_read_input_tokens") or 0) + (
+            usage.get("cache_creation_input_tokens") or 0
+        )
         facts.output_tokens += usage.get("completion_tokens") or usage.get("output_tokens") or 0
 
 

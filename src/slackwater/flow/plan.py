@@ -72,6 +72,8 @@ class Planner:
     """Monotonic, in seconds."""
     choose: Callable[[int], int]
     """Chance: a number from 0 up to, but not including, the given one."""
+    refused: Callable[[], None]
+    """Told of each batch that failed for its input."""
 
     async def plan_once(self) -> bool:
         """Plan the batch that waits longest; False when none waits.
@@ -138,7 +140,10 @@ class Planner:
         return "published" if published else "lost"
 
     async def _fail(self, claim: PlanClaim, errors: list[InputError]) -> str:
-        return "failed" if await fail_planning(self.db, claim, errors) else "lost"
+        if not await fail_planning(self.db, claim, errors):
+            return "lost"
+        self.refused()
+        return "failed"
 
 
 class ClaimKeeper:

@@ -97,11 +97,19 @@ class Worker:
         feeder.start()
         try:
             async with asyncio.TaskGroup() as group:
-                watcher = group.create_task(self._watch_engine(feeder, holdings))
-                drainer = group.create_task(self._drain(stop, holdings))
+                beside = [
+                    group.create_task(self._watch_engine(feeder, holdings)),
+                    group.create_task(self._drain(stop, holdings)),
+                    group.create_task(feeder.watch()),
+                ]
                 await self._sync_for_ever(stop, feeder, holdings)
-                watcher.cancel()
-                drainer.cancel()
+                for task in beside:
+                    task.cancel()
+        except ExceptionGroup as group_of_errors:
+            lost = group_of_errors.subgroup(LeaseLost)
+            if lost is not None:
+                raise lost.exceptions[0] from None
+            raise
         finally:
             await holdings.settle()
             await feeder.close()
@@ -166,22 +174,25 @@ class Worker:
             began = self._clock()
             pause = _IDLE_SYNC_SECONDS
             try:
-                orders = await sync(self._db, self._report(feeder, holdings))
-            except Unavailable as error:
-                _LOG.warning("sync failed", cause=str(error))
-            else:
-                if orders is None:
-                    raise LeaseLost("another process has taken this worker's name; stop one of the two")
-                self._observer.synced(self._clock() - began)
-                holdings.obey(orders, began)
-                if orders.work_waits and feeder.in_flight < self._settings.slots:
+                if await self._sync(feeder, holdings, began):
                     pause = _HUNGRY_SYNC_SECONDS
-                waiting = orders.work_waits or feeder.untried_lines > 0
-                self._observer.load(in_flight=feeder.in_flight, lines_waiting=waiting)
                 if feeder.speed.measure(began, feeder.finished_lines):
                     await self._teach(feeder, holdings)
+            except Unavailable as error:
+                _LOG.warning("sync failed", cause=str(error))
             await _rest(self._nudge, pause)
             await asyncio.sleep(max(0.0, _LEAST_SYNC_GAP_SECONDS - (self._clock() - began)))
+
+    async def _sync(self, feeder: Feeder, holdings: Holdings, began: float) -> bool:
+        """Report and obey; returns whether work waits that this worker has room for. Raises LeaseLost."""
+        orders = await sync(self._db, self._report(feeder, holdings))
+        if orders is None:
+            raise LeaseLost("another process has taken this worker's name; stop one of the two")
+        self._observer.synced(self._clock() - began)
+        holdings.obey(orders, began)
+        waiting = orders.work_waits or feeder.untried_lines > 0
+        self._observer.load(in_flight=feeder.in_flight, lines_waiting=waiting)
+        return orders.work_waits and feeder.in_flight < self._settings.slots
 
     def _report(self, feeder: Feeder, holdings: Holdings) -> Report:
         """Say how much more work is wanted: look-ahead in lines, beyond what is finished but not yet committed."""

@@ -8,7 +8,7 @@ import structlog
 
 from slackwater.blobs import keys
 from slackwater.blobs.protocol import BlobStore
-from slackwater.db.queue.leases import ChunkResult, commit_chunk
+from slackwater.db.queue.leases import ChunkResult, commit_chunk, was_committed
 from slackwater.db.queue.results import ResultObject
 from slackwater.db.session import Database
 from slackwater.domain.errors import Unavailable
@@ -41,7 +41,10 @@ async def commit_run(db: Database, store: BlobStore, run: ChunkRun, *, still_hel
         output=output,
         errors=errors,
     )
-    return await _patiently(lambda: commit_chunk(db, run.lease, result), still_held)
+    # A commit whose answer was lost stands, and is refused when it is asked for again.
+    return await _patiently(lambda: commit_chunk(db, run.lease, result), still_held) or await _patiently(
+        lambda: was_committed(db, run.lease), still_held
+    )
 
 
 def _output_key(run: ChunkRun) -> str:

@@ -24,7 +24,9 @@ from slackwater.flow.work_speed import Speed
 from slackwater.inference.protocol import Engine
 
 _BURST_LINES: Final = 200
-"""After so many lines within one turn of the event loop the consumers let others run: heartbeats must not starve."""
+"""After so many lines the consumers let others run: heartbeats must not starve."""
+_TIMER_GRAIN_SECONDS: Final = 0.001
+"""Timers of uvloop fire on whole milliseconds, so possibly this much early."""
 
 
 class FeedObserver(Protocol):
@@ -52,8 +54,8 @@ class FeedSettings:
 class Feeder:
     """Runs the lines of the chunks it is given.
 
-    ``completed`` is called once for each chunk whose lines have all ended, ``hungry`` when the last untried line of a
-    chunk was taken, ``unreachable`` for each request that found no engine. ``clock`` is monotonic, in seconds;
+    ``completed`` is called once for each chunk whose lines have all ended, ``hungry`` when a chunk is found to have no
+    untried line any more, ``unreachable`` for each request that found no engine. ``clock`` is monotonic, in seconds;
     ``jitter`` gives numbers in [0, 1).
     """
 
@@ -99,6 +101,12 @@ class Feeder:
         self._consumers = [
             asyncio.create_task(self._consume(), name=f"feed-{n}") for n in range(self._settings.in_flight)
         ]
+
+    async def watch(self) -> None:
+        """End with the error of the first consumer that fails, and never otherwise: each takes a place with it."""
+        done, _ = await asyncio.wait(self._consumers, return_when=asyncio.FIRST_COMPLETED)
+        for consumer in done:
+            consumer.result()
 
     async def close(self) -> None:
         """End the consumers; what is at the engine is aborted."""
@@ -251,9 +259,14 @@ class Feeder:
                 run.tried(place, run.attempts(place).after(outcome))
                 self._observer.retried(line_error)
                 self._later(delay, run, place)
-            case Released():
-                # The engine has been away for long. The line keeps its place: the worker gives the chunk back.
-                self._later(self._settings.retries.longest_pause_seconds, run, place)
+            case Released(error=line_error):
+                if self._gate_shut:
+                    # The engine has been away for long. The line keeps its place: the worker gives the chunk back.
+                    self._later(self._settings.retries.longest_pause_seconds, run, place)
+                else:
+                    # The engine is there for others: it is this line that never gets its answer through.
+                    run.fail(place, line_error)
+                    self.finished_lines += 1
 
     def _later(self, delay_seconds: float, run: ChunkRun, place: int) -> None:
         """Send a line again after a pause, without holding a place meanwhile."""
@@ -265,7 +278,7 @@ class Feeder:
 
     def _pop_due(self) -> None:
         """Move the retries whose pause is over to the front."""
-        now = asyncio.get_running_loop().time()
+        now = asyncio.get_running_loop().time() + _TIMER_GRAIN_SECONDS
         while self._waiting and self._waiting[0][0] <= now:
             _, _, run, place = heapq.heappop(self._waiting)
             if not run.stopped:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+import msgspec
 import structlog
 
 from slackwater.blobs.protocol import BlobStore
@@ -27,6 +28,7 @@ from slackwater.flow.work_commit import commit_run
 from slackwater.flow.work_feed import Feeder
 
 _LOG: Final = structlog.get_logger("slackwater.work")
+_UNREADABLE_PAUSE_SECONDS: Final = 5.0
 _BATCH_PRIORITY: Final = 100
 """vLLM runs smaller numbers first, and real-time requests have 0."""
 
@@ -83,6 +85,8 @@ class Holdings:
         self._opening: dict[LeaseToken, Lease] = {}
         self._running: dict[LeaseToken, ChunkRun] = {}
         self._committing: dict[LeaseToken, ChunkRun] = {}
+        self._revoked: set[LeaseToken] = set()
+        """Of the leases being committed, those that the database no longer knows."""
         self._ended: dict[LeaseToken, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.tallies: dict[str, Tally] = {}
@@ -94,11 +98,6 @@ class Holdings:
     def empty(self) -> bool:
         """Whether nothing is held any more."""
         return not (self._waiting or self._opening or self._running or self._committing)
-
-    @property
-    def busy(self) -> bool:
-        """Whether some chunk runs."""
-        return bool(self._running)
 
     @property
     def finished_lines(self) -> int:
@@ -119,6 +118,7 @@ class Holdings:
         for token, run in list(self._running.items()):
             if token not in leased:
                 self._abandon(run)
+        self._revoked.update(token for token in self._committing if token not in leased)
         self.open_more()
 
     def _take(self, lease: Lease) -> None:
@@ -159,8 +159,10 @@ class Holdings:
                 operator_prefix(priority=_BATCH_PRIORITY, cache_salt=lease.tenant_id) if self._knows_priority else b""
             )
             run = ChunkRun(lease, source, operator_prefix=prefix, started_at=self._clock())
-        except (ObjectMissing, Unavailable, ValueError) as error:
+        except (ObjectMissing, Unavailable, ValueError, msgspec.DecodeError) as error:
             _LOG.error("chunk cannot be read", batch_id=lease.batch_id, chunk=lease.seq, cause=str(error))
+            # Given back at once it would be leased again at once, and so on several times a second.
+            await asyncio.sleep(_UNREADABLE_PAUSE_SECONDS)
             del self._opening[lease.token]
             self._end(lease.token)
             await self._release(lease)
@@ -170,8 +172,9 @@ class Holdings:
         self._feeder.add(run)
 
     def complete(self, run: ChunkRun) -> None:
-        """Commit a run whose lines have all ended."""
-        del self._running[run.lease.token]
+        """Commit a run whose lines have all ended; one that is given up meanwhile is left alone."""
+        if self._running.pop(run.lease.token, None) is None:
+            return
         self._committing[run.lease.token] = run
         self._spawn(self._commit(run))
 
@@ -179,9 +182,10 @@ class Holdings:
         token = run.lease.token
         started = self._clock()
         try:
-            stands = await commit_run(self._db, self._store, run, still_held=lambda: token in self._committing)
+            stands = await commit_run(self._db, self._store, run, still_held=lambda: token not in self._revoked)
         finally:
             del self._committing[token]
+            self._revoked.discard(token)
             self._end(token)
             self._changed()
         if stands:
@@ -234,7 +238,7 @@ class Holdings:
             await asyncio.sleep(0)
 
     async def _release(self, lease: Lease) -> None:
-        """Give one lease back. Where the database is away the lease simply dies of age."""
+        """Give one lease back. Where the database is away the next sync finds it leased, and it is taken up again."""
         self._observer.released()
         try:
             await release_chunk(self._db, lease)

@@ -93,7 +93,7 @@ class VllmSettings:
         if self.on_cpu:
             cores = len(os.sched_getaffinity(0))
             threads = self.cpu_threads or (cores if cores <= _FEW_CORES else cores - 1)
-            chosen |= {"TORCHDYNAMO_DISABLE": "1", "OMP_NUM_THREADS": str(threads)}
+            chosen |= {"TORCHDYNAMO_DISABLE": "1", "OMP_NUM_THREADS": kept.get("OMP_NUM_THREADS", str(threads))}
             # The model in the engine core's process, as `uni` above says; vLLM overrules that where this is not 0, and
             # a third process that imports vLLM makes half as much again of its start.
             chosen |= {_WORKER_APART: kept.get(_WORKER_APART, "0")}

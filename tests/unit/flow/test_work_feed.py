@@ -1,10 +1,14 @@
-"""The feeder lets go of what it has finished."""
+"""The feeder tries again what may pass, ends every line, and lets go of what it has finished."""
 
 import asyncio
 import gc
 import random
 import time
 import uuid
+from collections.abc import Callable
+
+import pytest
+import uvloop
 
 from slackwater.db.queue.leases import Lease
 from slackwater.domain.ids import BatchId, LeaseToken, TenantId
@@ -12,6 +16,7 @@ from slackwater.domain.line_errors import LineError
 from slackwater.domain.outcomes import RetryPolicy
 from slackwater.flow.work_chunk import ChunkRun
 from slackwater.flow.work_feed import Feeder, FeedSettings
+from slackwater.inference.protocol import Engine
 from slackwater.inference.simulated import Latency, SimulatedEngine, SimulatedSettings
 
 IN_FLIGHT = 16
@@ -24,7 +29,7 @@ class Silent:
     def retried(self, error: LineError) -> None: ...
 
 
-def chunk(seq: int, lines: int = 40) -> ChunkRun:
+def chunk(seq: int, lines: int = 40, *, line: bytes = LINE) -> ChunkRun:
     lease = Lease(
         batch_id=BatchId("batch_" + "0" * 32),
         seq=seq,
@@ -42,8 +47,21 @@ def chunk(seq: int, lines: int = 40) -> ChunkRun:
         dialect="openai",
         stopped=None,
     )
-    source = b"".join(LINE % (n, n) for n in range(lines))
+    source = b"".join(line % (n, n) for n in range(lines))
     return ChunkRun(lease, source, operator_prefix=b"", started_at=0.0)
+
+
+def feeder_of(engine: Engine, completed: Callable[[ChunkRun], None], *, retries: RetryPolicy | None = None) -> Feeder:
+    return Feeder(
+        engine,
+        settings=FeedSettings(in_flight=IN_FLIGHT, request_timeout_seconds=10.0, retries=retries or RetryPolicy()),
+        observer=Silent(),
+        completed=completed,
+        hungry=lambda: None,
+        unreachable=lambda: None,
+        clock=time.perf_counter,
+        jitter=random.random,
+    )
 
 
 async def test_idle_consumers_hold_no_finished_chunk() -> None:
@@ -59,16 +77,7 @@ async def test_idle_consumers_hold_no_finished_chunk() -> None:
     engine = SimulatedEngine(
         SimulatedSettings(latency=Latency(decode_seconds_per_token=0.0005), max_num_seqs=IN_FLIGHT)
     )
-    feeder = Feeder(
-        engine,
-        settings=FeedSettings(in_flight=IN_FLIGHT, request_timeout_seconds=10.0, retries=RetryPolicy()),
-        observer=Silent(),
-        completed=completed,
-        hungry=lambda: None,
-        unreachable=lambda: None,
-        clock=time.perf_counter,
-        jitter=random.random,
-    )
+    feeder = feeder_of(engine, completed)
     feeder.start()
     for seq in range(8):
         feeder.add(chunk(seq))
@@ -78,3 +87,50 @@ async def test_idle_consumers_hold_no_finished_chunk() -> None:
     held = [found for found in gc.get_objects() if isinstance(found, ChunkRun)]
     await feeder.close()
     assert len(held) == 0
+
+
+@pytest.mark.parametrize("pause", [0.0101, 0.0104, 0.0203, 0.05049])
+def test_every_retry_is_sent_though_timers_of_uvloop_fire_early(pause: float) -> None:
+    line = LINE.replace(b'"content":"%d"', b'"content":"%d ~fault:503*1~"')
+    retries = RetryPolicy(first_pause_seconds=pause, longest_pause_seconds=pause)
+
+    async def run() -> ChunkRun:
+        ended: asyncio.Future[ChunkRun] = asyncio.get_running_loop().create_future()
+        feeder = feeder_of(SimulatedEngine(), ended.set_result, retries=retries)
+        feeder.start()
+        # One line alone: no other line's timer may come to its rescue.
+        feeder.add(chunk(0, lines=1, line=line))
+        done = await asyncio.wait_for(ended, 5)
+        await feeder.close()
+        return done
+
+    for _ in range(20):
+        assert uvloop.run(run()).succeeded == 1
+
+
+async def test_a_line_whose_connection_always_breaks_ends_although_the_engine_is_there() -> None:
+    line = LINE.replace(b'"content":"%d"', b'"content":"%d ~fault:hang_up~"')
+    ended: asyncio.Future[ChunkRun] = asyncio.get_running_loop().create_future()
+    retries = RetryPolicy(max_uncounted_attempts=3, first_pause_seconds=0.001, longest_pause_seconds=0.001)
+    feeder = feeder_of(SimulatedEngine(), ended.set_result, retries=retries)
+    feeder.start()
+    feeder.add(chunk(0, lines=1, line=line))
+
+    run = await asyncio.wait_for(ended, 5)
+
+    assert (run.succeeded, run.errored) == (0, 1)
+    assert b"engine_unreachable" in run.errors()
+    await feeder.close()
+
+
+async def test_a_consumer_that_fails_is_not_lost_in_silence() -> None:
+    def completed(_run: ChunkRun) -> None:
+        raise RuntimeError("a mistake of ours")
+
+    feeder = feeder_of(SimulatedEngine(), completed)
+    feeder.start()
+    feeder.add(chunk(0))
+
+    with pytest.raises(RuntimeError, match="a mistake of ours"):
+        await asyncio.wait_for(feeder.watch(), 5)
+    await feeder.close()

@@ -225,6 +225,12 @@ async def commit_chunk(db: Database, lease: Lease, result: ChunkResult) -> bool:
     return bool(await db.fetch("work.commit", SQL["commit_chunk"], params))
 
 
+async def was_committed(db: Database, lease: Lease) -> bool:
+    """Tell whether it was under this very lease that the chunk was committed."""
+    params = {"batch_id": lease.batch_id, "seq": lease.seq, "token": lease.token}
+    return bool(await db.fetch("work.committed", SQL["was_committed"], params))
+
+
 async def release_chunk(db: Database, lease: Lease) -> bool:
     """Give a chunk back unfinished, at no cost to its attempts; False when the lease is lost already."""
     params = {"batch_id": lease.batch_id, "seq": lease.seq, "token": lease.token}

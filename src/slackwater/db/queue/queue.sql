@@ -239,6 +239,10 @@ SELECT h.batch_id, h.seq, h.tenant_id, h.model, %(token)s, %(out_key)s, %(out_sh
 FROM held h, done
 RETURNING batch_id;
 
+-- name: was_committed
+-- Whether the commit of this lease stands: its ledger row bears its token.
+SELECT 1 FROM usage_ledger WHERE batch_id = %(batch_id)s AND seq = %(seq)s AND token = %(token)s;
+
 -- name: release_chunk
 -- A worker gives a chunk back unfinished; the attempt does not count.
 UPDATE chunks
