@@ -40,7 +40,7 @@ setup: .venv/.installed ## Make .venv from the locks, with the project itself in
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	touch $@
 
-check: lint types unit ## All that is quick: lint, contracts, types, unit tests with the gate on domain/ (under 30 s)
+check: lint types unit ## All that is quick: lint, contracts, types, unit tests with the gate on domain/
 
 lint: setup ## Format, lint and import contracts
 	$(BIN)/ruff format --check --quiet .

@@ -51,9 +51,12 @@ def configure(
     )
     root.handlers[:] = [handler]
     for name in _OWN_HANDLERS:
-        logging.getLogger(name).handlers.clear()
-        logging.getLogger(name).propagate = True
-        logging.getLogger(name).setLevel(logging.NOTSET)
+        logger = logging.getLogger(name)
+        logger.handlers.clear()
+        logger.propagate = True
+        logger.setLevel(logging.NOTSET)
+        # The standard library's configuration from a file switches off every logger that it does not name.
+        logger.disabled = False
     for name in _TALKATIVE:
         logging.getLogger(name).setLevel(max(root.level, logging.WARNING))
     structlog.configure(

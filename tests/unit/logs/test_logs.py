@@ -88,9 +88,10 @@ def test_libraries_that_log_requests_stay_quiet_even_at_debug(lines: Lines) -> N
     assert lines() == []
 
 
-def test_a_librarys_own_handlers_are_taken_off(restored: None) -> None:
+def test_a_librarys_own_handlers_are_taken_off_and_it_is_heard(restored: None) -> None:
     own, ours = io.StringIO(), io.StringIO()
     logging.getLogger("uvicorn").addHandler(logging.StreamHandler(own))
+    logging.getLogger("uvicorn.error").disabled = True
 
     configure("info", stream=ours, terminal=False)
     logging.getLogger("uvicorn.error").error("address in use")
