@@ -69,6 +69,9 @@ class _Ignored:
     def rejected(self, code: str, lines: int) -> None:
         raise AssertionError(f"{lines} lines were refused: {code}")
 
+    def failed(self) -> None:
+        raise AssertionError("the input was refused")
+
 
 async def plan_rounds(order: Order) -> list[Spent]:
     """Plan the input as often as ordered, each time for a batch of its own."""
@@ -87,7 +90,6 @@ async def plan_rounds(order: Order) -> list[Spent]:
         observer=_Ignored(),
         clock=time.perf_counter,
         choose=random.randrange,
-        refused=lambda: None,
     )
     file = await _store(db, store, tenant, Path(order.requests))
     spent = [await _plan(db, planner, tenant, file, order.lines) for _ in range(order.rounds)]

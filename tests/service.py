@@ -228,7 +228,6 @@ def stages(db: Database, store: BlobStore, metrics: Metrics, leader: Leader, scr
         observer=Rejections(),
         clock=time.perf_counter,
         choose=random.randrange,
-        refused=lambda: None,
     )
     return [
         Stage(name="plan", once=planner.plan_once, rest_seconds=0.01),
@@ -244,10 +243,15 @@ class Rejections:
 
     def __init__(self) -> None:
         self.lines: dict[str, int] = {}
+        self.batches = 0
 
     def rejected(self, code: str, lines: int) -> None:
         """See PlanObserver."""
         self.lines[code] = self.lines.get(code, 0) + lines
+
+    def failed(self) -> None:
+        """See PlanObserver."""
+        self.batches += 1
 
 
 @asynccontextmanager

@@ -43,8 +43,12 @@ class Settings(BaseSettings):
         default=SecretStr("postgresql://postgres@127.0.0.1:5432/slackwater"),
         description="PostgreSQL, as a `postgresql://` URL.",
     )
-    database_pool_size: int = Field(default=5, ge=1, description="Connections of one process for single statements.")
-    database_pool_overflow: int = Field(default=10, ge=0, description="Connections for transactions of several.")
+    database_statement_connections: int = Field(
+        default=5, ge=1, description="Connections that one process may open for single statements."
+    )
+    database_transaction_connections: int = Field(
+        default=10, ge=1, description="Connections that it may open beside them for transactions of several."
+    )
 
     database_prepared_statements: bool = Field(
         default=True, description="Prepare hot statements; turn off behind a pooler that knows no prepared statements."

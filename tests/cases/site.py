@@ -105,7 +105,7 @@ async def running_site(
     """
     scratch = folder / "scratch"
     scratch.mkdir(parents=True)
-    db = Database.connect(database_url, pool=PoolSettings(size=16, overflow=8), seam=seam)
+    db = Database.connect(database_url, pool=PoolSettings(statements=16, transactions=8), seam=seam)
     store = WatchedStore(open_store(f"file://{folder / 'objects'}"))
     metrics = create_metrics(CollectorRegistry(), version="test", clock=time.perf_counter)
     deps = ApiDependencies(
@@ -125,7 +125,6 @@ async def running_site(
         observer=Rejections(),
         clock=time.perf_counter,
         choose=random.randrange,
-        refused=lambda: None,
     )
 
     async def auditing(batch: BatchId) -> Report:

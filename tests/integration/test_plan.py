@@ -174,7 +174,6 @@ async def scene(db: Database, tmp_path: Path) -> AsyncIterator[Scene]:
         observer=rejections,
         clock=lambda: clock[0],
         choose=lambda below: (below * 7) // 11,
-        refused=lambda: None,
     )
     yield Scene(db=db, store=store, at=at, tenant=tenant, planner=planner, rejections=rejections, clock=clock)
     await store.close()

@@ -85,7 +85,6 @@ def _stages(site: Site, leader: Leader) -> list[Stage]:
         observer=_PlanMeter(site.metrics),
         clock=clock,
         choose=random.randrange,
-        refused=site.metrics.batch_end("failed").inc,
     )
     return [
         Stage(name="plan", once=planner.plan_once, rest_seconds=_REST_SECONDS),
@@ -126,7 +125,7 @@ def _plan_settings(settings: Settings) -> PlanSettings:
 
 
 class _PlanMeter:
-    """Counts the lines that planning refuses, by reason."""
+    """Counts what planning refuses: lines by reason, and batches."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
@@ -134,3 +133,7 @@ class _PlanMeter:
     def rejected(self, code: str, lines: int) -> None:
         """Count so many lines refused for one reason: the codes are ours, and few."""
         self._metrics.plan_rejected_lines.labels(code).inc(lines)
+
+    def failed(self) -> None:
+        """Count one batch that ended with its plan."""
+        self._metrics.batch_end("failed").inc()

@@ -32,6 +32,7 @@ _ONE: Final = select(*_SHOWN).where(
 """Put together once, like what follows: building a statement costs more than running it."""
 
 _POLLED: Final = compile_query(_ONE)
+"""The same for whoever polls."""
 
 _CREATE: Final = (
     insert(batches)

@@ -64,6 +64,7 @@ class HotPool:
 
     async def _take_place(self) -> None:
         if not self._places.locked():
+            # A time limit costs 5 µs, which nobody needs who does not wait.
             await self._places.acquire()
             return
         try:

@@ -57,10 +57,10 @@ class NoSeam:
 class PoolSettings:
     """How many connections one process may hold."""
 
-    size: int = 5
+    statements: int = 5
     """For single statements."""
-    overflow: int = 10
-    """For transactions of several statements; one at the least."""
+    transactions: int = 10
+    """For transactions of several."""
     timeout_seconds: float = 10.0
     prepare: bool = True
     """Whether statements are prepared; not behind a pooler that knows no prepared statements."""
@@ -113,7 +113,7 @@ class Database:
         engine = create_async_engine(
             driver_url(url),
             pool_size=1,
-            max_overflow=max(1, pool.overflow) - 1,
+            max_overflow=pool.transactions - 1,
             pool_timeout=pool.timeout_seconds,
             pool_pre_ping=False,
             pool_recycle=1800,
@@ -123,7 +123,7 @@ class Database:
         hot = HotPool(
             plain_url(url),
             _OPTIONS,
-            size=pool.size,
+            size=pool.statements,
             timeout_seconds=pool.timeout_seconds,
             prepare=pool.prepare,
         )

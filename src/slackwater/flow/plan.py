@@ -72,8 +72,6 @@ class Planner:
     """Monotonic, in seconds."""
     choose: Callable[[int], int]
     """Chance: a number from 0 up to, but not including, the given one."""
-    refused: Callable[[], None]
-    """Told of each batch that failed for its input."""
 
     async def plan_once(self) -> bool:
         """Plan the batch that waits longest; False when none waits.
@@ -142,7 +140,7 @@ class Planner:
     async def _fail(self, claim: PlanClaim, errors: list[InputError]) -> str:
         if not await fail_planning(self.db, claim, errors):
             return "lost"
-        self.refused()
+        self.observer.failed()
         return "failed"
 
 

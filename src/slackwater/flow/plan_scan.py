@@ -23,6 +23,10 @@ class PlanObserver(Protocol):
         """So many lines were refused for this reason, whether that failed their batch or themselves alone."""
         ...
 
+    def failed(self) -> None:
+        """A batch failed for its input."""
+        ...
+
 
 class PlanScratch:
     """The scratch files of one plan. Closing it gives their space back."""

@@ -106,10 +106,10 @@ class Worker:
                 for task in beside:
                     task.cancel()
         except ExceptionGroup as group_of_errors:
-            lost = group_of_errors.subgroup(LeaseLost)
-            if lost is not None:
-                raise lost.exceptions[0] from None
-            raise
+            lost, others = group_of_errors.split(LeaseLost)
+            if lost is None or others is not None:
+                raise
+            raise lost.exceptions[0] from None
         finally:
             await holdings.settle()
             await feeder.close()

@@ -50,14 +50,13 @@ class ChunkRun:
         if len(lines) != lease.n_requests:
             raise ValueError(f"chunk {lease.seq} holds {len(lines)} lines, not the {lease.n_requests} planned")
         self._custom_ids = [bytes(line.custom_id) for line in lines]
-        bodies = [bytes(line.body) for line in lines]
-        self._bodies: list[bytes | None] = [*bodies]
-        """None once a line has ended: of what is finished, a chunk keeps the results alone."""
-        self.prompt_bytes = sum(map(len, bodies))
+        self._bodies: list[bytes | None] = [bytes(line.body) for line in lines]
+        self.prompt_bytes = sum(map(len, (line.body for line in lines)))
         aliased = lease.asked_model is not None and lease.asked_model != lease.model
         self._rewritten_model = msgspec.json.encode(lease.model) if aliased or lease.asked_model is None else None
         self._operator_prefix = operator_prefix
         self._strip = names_operator_keys(source)
+        # Known once a chunk, so that the common case is no call a line.
         self._as_sent = self._rewritten_model is None and not operator_prefix and not self._strip
         names = (lease.model, lease.asked_model) if aliased and lease.asked_model is not None else None
         self._dialect: Dialect = OpenAIDialect(id_prefix=line_id_prefix(lease.batch_id), model_alias=names)
@@ -116,8 +115,7 @@ class ChunkRun:
         """End a line with its result."""
         number = self.lease.first_number + place
         self._outputs.append(self._dialect.success(number, self._custom_ids[place], done))
-        self._bodies[place] = None
-        self.finished += 1
+        self._end(place)
         self.succeeded += 1
         usage = done.usage
         if usage is not NO_USAGE:
@@ -154,5 +152,9 @@ class ChunkRun:
     def _write_error(self, place: int, error: LineError) -> None:
         number = self.lease.first_number + place
         self._errors.append(self._dialect.failure(number, self._custom_ids[place], error))
+        self._end(place)
+
+    def _end(self, place: int) -> None:
+        """A line's body is no longer needed: what is in flight is all that a chunk keeps."""
         self._bodies[place] = None
         self.finished += 1

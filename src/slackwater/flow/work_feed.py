@@ -89,7 +89,7 @@ class Feeder:
         self._closing = False
         self._waking = False
         self._engine_up = asyncio.Event()
-        self._gate_shut = False
+        self._engine_up.set()
         self._consumers: list[asyncio.Task[None]] = []
         self.in_flight = 0
         self.speed = Speed()
@@ -118,12 +118,10 @@ class Feeder:
 
     def open_gate(self) -> None:
         """Let lines go to the engine."""
-        self._gate_shut = False
         self._engine_up.set()
 
     def shut_gate(self) -> None:
         """Keep lines back while the engine is away; waiting costs them nothing."""
-        self._gate_shut = True
         self._engine_up.clear()
 
     @property
@@ -133,10 +131,9 @@ class Feeder:
 
     def add(self, run: ChunkRun) -> None:
         """Take a chunk; its lines run as places get free."""
-        if run.lease.n_requests <= EXPRESS_LINES:
-            self._chunks.insert(sum(1 for other in self._chunks if other.lease.n_requests <= EXPRESS_LINES), run)
-        else:
-            self._chunks.append(run)
+        small = run.lease.n_requests <= EXPRESS_LINES
+        ahead = sum(other.lease.n_requests <= EXPRESS_LINES for other in self._chunks) if small else len(self._chunks)
+        self._chunks.insert(ahead, run)
         self.speed.saturated(self._clock(), self.finished_lines)
         self._wake()
 
@@ -190,7 +187,7 @@ class Feeder:
         task = asyncio.current_task()
         assert task is not None
         while True:
-            if self._gate_shut:
+            if not self._engine_up.is_set():
                 await self._engine_up.wait()
             job = self._next()
             if job is None:
@@ -259,14 +256,13 @@ class Feeder:
                 run.tried(place, run.attempts(place).after(outcome))
                 self._observer.retried(line_error)
                 self._later(delay, run, place)
-            case Released(error=line_error):
-                if self._gate_shut:
-                    # The engine has been away for long. The line keeps its place: the worker gives the chunk back.
-                    self._later(self._settings.retries.longest_pause_seconds, run, place)
-                else:
-                    # The engine is there for others: it is this line that never gets its answer through.
-                    run.fail(place, line_error)
-                    self.finished_lines += 1
+            case Released(error=line_error) if self._engine_up.is_set():
+                # The engine is there for others: it is this line that never gets its answer through.
+                run.fail(place, line_error)
+                self.finished_lines += 1
+            case Released():
+                # The engine has been away for long. The line keeps its place: the worker gives the chunk back.
+                self._later(self._settings.retries.longest_pause_seconds, run, place)
 
     def _later(self, delay_seconds: float, run: ChunkRun, place: int) -> None:
         """Send a line again after a pause, without holding a place meanwhile."""

@@ -23,7 +23,7 @@ _CHAT_TAIL: Final = (
     b'],"usage":{"prompt_tokens":%d,"total_tokens":%d,"completion_tokens":%d,"prompt_tokens_details":null}}'
 )
 _CHAT: Final = _CHAT_HEAD + b"%b" + _CHAT_TAIL
-_CHAT_OF_ONE: Final = _CHAT_HEAD.replace(b"%d", b"%d" % _CREATED) + _CHAT_CHOICE.replace(b"%d", b"0") + _CHAT_TAIL
+_CHAT_OF_ONE: Final = _CHAT_HEAD + _CHAT_CHOICE + _CHAT_TAIL
 _COMPLETION: Final = (
     b'{"id":"cmpl-%08x","object":"text_completion","created":%d,"model":%b,"choices":[%b],"usage":'
     b'{"prompt_tokens":%d,"total_tokens":%d,"completion_tokens":%d,"prompt_tokens_details":null}}'
@@ -60,7 +60,8 @@ def chat_of_one(digest: int, model: bytes, saying: Saying, prompt_tokens: int) -
     """Render a ``chat.completion`` with one choice, as most are: in one go."""
     text, output, cut = saying
     why = b"length" if cut else b"stop"
-    return _CHAT_OF_ONE % (digest, model, text, why, prompt_tokens, prompt_tokens + output, output), output
+    total = prompt_tokens + output
+    return _CHAT_OF_ONE % (digest, _CREATED, model, 0, text, why, prompt_tokens, total, output), output
 
 
 def completion(digest: int, model: bytes, sayings: Sequence[Saying], prompt_tokens: int) -> Rendered:

@@ -90,9 +90,8 @@ class Writer:
         return Answer(Reply(200, text), prompt_tokens, output_tokens)
 
     def _chat(self, asked: ChatBody, model: bytes, digest: int, prompt_tokens: int, most: int) -> replies.Rendered:
-        if asked.n is None and asked.structured_outputs is None and asked.guided_choice is None:
-            saying = self._speaker.say(digest, most, to_the_bound=asked.ignore_eos is True)
-            return replies.chat_of_one(digest, model, saying, prompt_tokens)
+        if asked.n is None and allowed_answers(asked) is None:
+            return replies.chat_of_one(digest, model, self._say(asked, digest, most), prompt_tokens)
         return replies.chat(digest, model, self._choices(asked, digest, most, asked.n or 1), prompt_tokens)
 
     def _completion(

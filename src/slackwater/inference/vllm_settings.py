@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Final
 
 _CPU_KV_CACHE_BYTES: Final = 512 * 1024 * 1024
-"""23,000 tokens of the demo model. Unset, vLLM would take nearly all of the machine's memory."""
+"""11,600 tokens of the demo model in float32, twice as many in bf16. Unset, vLLM would take nearly all memory."""
 _CPU_BLOCK_TOKENS: Final = 32
 """The least that vLLM's attention on a CPU takes."""
 _FEW_CORES: Final = 2
+"""So few that a core kept free for the service would be half of what the engine has."""
 _ALLOWED: Final = frozenset(
     {"HOME", "LANG", "LD_LIBRARY_PATH", "LD_PRELOAD", "PATH", "REQUESTS_CA_BUNDLE", "TMPDIR", "TZ", "USER"}
 )
@@ -20,7 +21,6 @@ _ALLOWED_PREFIXES: Final = (
 )
 _ALLOWED_SUFFIXES: Final = ("_proxy", "_PROXY")
 _NO_TELEMETRY: Final = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
-_WORKER_APART: Final = "VLLM_ENABLE_V1_MULTIPROCESSING"
 _OFFLINE: Final = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
 
 
@@ -49,7 +49,7 @@ class VllmSettings:
     cpu_has_bf16: bool = True
     """Whether a CPU multiplies bf16 in hardware (AVX512_BF16, AMX); else a CPU engine runs in float32."""
     cpu_threads: int | None = None
-    """Threads of a CPU engine; None takes all cores but one where there are more than two: half of two is too much."""
+    """Threads of a CPU engine; None takes all of two cores, and all but one of more."""
     api_key: str | None = None
     """Random secret that keeps other users of the machine off the engine's port."""
 
@@ -87,20 +87,20 @@ class VllmSettings:
         """
         local = Path(self.model).is_dir()
         kept = {name: value for name, value in ours.items() if _is_allowed(name) and not (local and name == "HF_TOKEN")}
-        chosen = dict(_NO_TELEMETRY)
+        chosen, defaults = dict(_NO_TELEMETRY), dict[str, str]()
         if local:
             chosen |= _OFFLINE
         if self.on_cpu:
             cores = len(os.sched_getaffinity(0))
             threads = self.cpu_threads or (cores if cores <= _FEW_CORES else cores - 1)
-            chosen |= {"TORCHDYNAMO_DISABLE": "1", "OMP_NUM_THREADS": kept.get("OMP_NUM_THREADS", str(threads))}
+            chosen["TORCHDYNAMO_DISABLE"] = "1"
             # The model in the engine core's process, as `uni` above says; vLLM overrules that where this is not 0, and
             # a third process that imports vLLM makes half as much again of its start.
-            chosen |= {_WORKER_APART: kept.get(_WORKER_APART, "0")}
+            defaults = {"OMP_NUM_THREADS": str(threads), "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
         if self.api_key is not None:
             # Not as an argument: everybody on the machine may read those.
             chosen["VLLM_API_KEY"] = self.api_key
-        return {**kept, **chosen}
+        return {**defaults, **kept, **chosen}
 
 
 def _is_allowed(name: str) -> bool:
