@@ -17,7 +17,8 @@ from bench.workload import SMALL_LINE_BYTES, write_requests
 
 _CUSTOMERS: Final = 8
 _LINES: Final = 10
-_POLL_SECONDS: Final = 0.05
+_POLL_SECONDS: Final = 1.0
+"""Between two looks at a batch: often, for customers; their SDKs' examples wait 5 to 60 s."""
 _IDLE_POLL_SECONDS: Final = 0.01
 _IDLE_PAUSE_SECONDS: Final = 0.7
 """Between two requests: out of step with every period of the service."""

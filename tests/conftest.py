@@ -71,7 +71,7 @@ def _database(server: EmbeddedPostgres, *, template: str) -> Iterator[str]:
 @pytest.fixture
 async def db(database_url: str) -> AsyncIterator[Database]:
     """A connected pool to a migrated database of the test's own."""
-    database = Database.connect(database_url, pool=PoolSettings(statements=8, transactions=4))
+    database = Database.connect(database_url, pool=PoolSettings(hot=8, other=4))
     yield database
     await database.close()
 

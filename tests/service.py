@@ -146,7 +146,6 @@ class Service:
         if file is None:
             return []
         row = await get_file(self.db, tenant_id=self.tenant, file_id=file)
-        assert row is not None
         data = await self.store.get(row.object_key)
         return [json.loads(raw) for raw in data.split(b"\n") if raw]
 

@@ -105,7 +105,7 @@ async def running_site(
     """
     scratch = folder / "scratch"
     scratch.mkdir(parents=True)
-    db = Database.connect(database_url, pool=PoolSettings(statements=16, transactions=8), seam=seam)
+    db = Database.connect(database_url, pool=PoolSettings(hot=16, other=8), seam=seam)
     store = WatchedStore(open_store(f"file://{folder / 'objects'}"))
     metrics = create_metrics(CollectorRegistry(), version="test", clock=time.perf_counter)
     deps = ApiDependencies(

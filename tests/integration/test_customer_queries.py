@@ -106,9 +106,9 @@ async def test_who_calls_is_one_statement(db: Database, crowded: Tenant) -> None
 async def test_a_file_that_a_batch_is_being_made_of_cannot_be_deleted_meanwhile(db: Database, crowded: Tenant) -> None:
     delete = "SELECT id FROM files WHERE id = %(id)s FOR NO KEY UPDATE NOWAIT"
 
-    async with db.transaction("test") as connection:
-        held = await files.hold_input(connection, tenant_id=crowded.id, file_id=FIRST_FILE)
-        assert held is not None
+    async with db.driver_transaction("test") as transaction:
+        held = await files.hold_input(transaction, tenant_id=crowded.id, file_id=FIRST_FILE)
+        assert held.id == FIRST_FILE
         with pytest.raises(DatabaseUnavailable):
             await db.fetch("test", delete, {"id": FIRST_FILE})
 

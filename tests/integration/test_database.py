@@ -67,7 +67,7 @@ async def test_a_server_that_is_not_there_is_told_at_once_and_with_the_cause() -
 
 
 async def test_more_callers_than_connections_take_turns(database_url: str) -> None:
-    db = Database.connect(database_url, pool=PoolSettings(statements=1, transactions=1))
+    db = Database.connect(database_url, pool=PoolSettings(hot=1, other=1))
 
     rows = await asyncio.gather(*(db.fetch("test", "SELECT %(n)s::int AS n", {"n": n}) for n in range(50)))
 
@@ -78,7 +78,7 @@ async def test_more_callers_than_connections_take_turns(database_url: str) -> No
 
 
 async def test_a_caller_that_waits_too_long_for_a_connection_is_told(database_url: str) -> None:
-    db = Database.connect(database_url, pool=PoolSettings(statements=1, transactions=1, timeout_seconds=0.1))
+    db = Database.connect(database_url, pool=PoolSettings(hot=1, other=1, timeout_seconds=0.1))
     holds = asyncio.create_task(db.fetch("test", "SELECT pg_sleep(1)", {}))
     await _until_asleep(database_url)
 
@@ -91,7 +91,7 @@ async def test_a_caller_that_waits_too_long_for_a_connection_is_told(database_ur
 
 
 async def test_a_caller_that_is_cancelled_leaves_its_connection_fit_for_the_next(database_url: str) -> None:
-    db = Database.connect(database_url, pool=PoolSettings(statements=1, transactions=1))
+    db = Database.connect(database_url, pool=PoolSettings(hot=1, other=1))
     for _ in range(3):
         call = asyncio.create_task(db.fetch("test", "SELECT pg_sleep(30)", {}))
         await _until_asleep(database_url)

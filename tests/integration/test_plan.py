@@ -518,7 +518,7 @@ async def test_a_claim_is_renewed_when_a_third_of_its_time_is_gone(scene: Scene)
 
 async def test_a_full_scratch_disk_is_no_fault_of_the_batch(scene: Scene) -> None:
     set_up(scene, scratch=Path("/nowhere/at/all"))
-    await scene.submit(plain(3))
+    await scene.submit(plain(1000))
 
     with pytest.raises(Unavailable, match="scratch"):
         await scene.planner.plan_once()

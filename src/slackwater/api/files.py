@@ -79,10 +79,7 @@ async def get_content(file_id: str, request: Request, deps: Deps, caller: Authen
 
 
 async def _find(deps: Deps, caller: Authenticated, file_id: str) -> FileRecord:
-    found = await files.get_file(deps.db, tenant_id=caller.tenant_id, file_id=_known_form(file_id))
-    if found is None:
-        raise _no_such(file_id)
-    return found
+    return await files.get_file(deps.db, tenant_id=caller.tenant_id, file_id=_known_form(file_id))
 
 
 def _known_form(text: str) -> FileId:

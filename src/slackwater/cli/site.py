@@ -132,8 +132,8 @@ async def open_site(settings: Settings) -> AsyncIterator[Site]:
     db = Database.connect(
         settings.database_url.get_secret_value(),
         pool=PoolSettings(
-            statements=settings.database_statement_connections,
-            transactions=settings.database_transaction_connections,
+            hot=settings.database_connections,
+            other=settings.database_other_connections,
             prepare=settings.database_prepared_statements,
         ),
     )

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from psycopg.types.json import Jsonb
 from sqlalchemy import Interval, Select, bindparam, case, func, insert, select, update
-from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from slackwater.db.compiled import compile_query
@@ -24,23 +24,21 @@ _HIDDEN: Final = frozenset(
 )
 _SHOWN: Final = tuple(column for column in batches.c if column.name not in _HIDDEN)
 
-_ONE: Final = select(*_SHOWN).where(
-    batches.c.tenant_id == bindparam("tenant_id"),
-    batches.c.dialect == bindparam("dialect"),
-    batches.c.id == bindparam("batch_id"),
-)
-"""Put together once, like what follows: building a statement costs more than running it."""
-
-_POLLED: Final = compile_query(_ONE)
-"""The same for whoever polls."""
-
-_CREATE: Final = (
-    insert(batches)
-    .values(
-        # None is the absence of metadata, not the JSON null.
-        metadata=bindparam("metadata", type_=JSONB(none_as_null=True)),
-        deadline=func.now() + bindparam("window", type_=Interval),
+_ONE: Final = compile_query(
+    select(*_SHOWN).where(
+        batches.c.tenant_id == bindparam("tenant_id"),
+        batches.c.dialect == bindparam("dialect"),
+        batches.c.id == bindparam("batch_id"),
     )
+)
+_GIVEN: Final = (
+    *("id", "tenant_id", "dialect", "endpoint", "completion_window", "invalid_lines", "output_expires_seconds"),
+    *("input_file_id", "input_key", "input_bytes", "metadata"),
+)
+_CREATE: Final = compile_query(
+    insert(batches)
+    .values({name: bindparam(name) for name in _GIVEN})
+    .values(deadline=func.now() + bindparam("window", type_=Interval))
     .returning(*_SHOWN)
 )
 
@@ -105,43 +103,41 @@ async def create_batch(db: Database, *, tenant_id: TenantId, new: NewBatch, once
     Raises NotFound for an input file this tenant does not have (unknown, deleted and another's read the same) and
     BadRequest for one of another purpose or an idempotency key that came with another body.
     """
-    async with db.transaction("intake.batch") as connection:
+    async with db.driver_transaction("intake.batch") as transaction:
         if once is not None:
-            earlier = await claim_once(connection, tenant_id=tenant_id, once=once, resource_id=new.id)
+            earlier = await claim_once(transaction, tenant_id=tenant_id, once=once, resource_id=new.id)
             if earlier is not None:
-                return await _require(connection, tenant_id, new.dialect, BatchId(earlier))
-        source = await hold_input(connection, tenant_id=tenant_id, file_id=FileId(new.input_file_id))
-        if source is None:
-            raise NotFound(f"No such File object: {new.input_file_id}", param="input_file_id")
+                known = await _ONE.fetch_in(transaction, tenant_id=tenant_id, dialect=new.dialect, batch_id=earlier)
+                return _one(known, earlier)
+        source = await hold_input(transaction, tenant_id=tenant_id, file_id=new.input_file_id)
         if source.purpose != "batch":
             raise BadRequest(
                 f"The file {source.id} has the purpose {source.purpose!r}; a batch reads a file of purpose 'batch'.",
                 param="input_file_id",
             )
-        values = {
-            "id": new.id,
-            "tenant_id": tenant_id,
-            "dialect": new.dialect,
-            "endpoint": new.endpoint,
-            "completion_window": new.completion_window,
-            "invalid_lines": new.invalid_lines,
-            "metadata": new.metadata,
-            "output_expires_seconds": new.output_expires_seconds,
-            "input_file_id": source.id,
-            "input_key": source.object_key,
-            "input_bytes": source.size_bytes,
-            "window": new.window,
-        }
-        made = await connection.execute(_CREATE, values)
-        return BatchRecord(**made.mappings().one())
+        made = await _CREATE.fetch_in(
+            transaction,
+            id=new.id,
+            tenant_id=tenant_id,
+            dialect=new.dialect,
+            endpoint=new.endpoint,
+            completion_window=new.completion_window,
+            invalid_lines=new.invalid_lines,
+            # None is the absence of metadata, not the JSON null.
+            metadata=None if new.metadata is None else Jsonb(new.metadata),
+            output_expires_seconds=new.output_expires_seconds,
+            input_file_id=source.id,
+            input_key=source.object_key,
+            input_bytes=source.size_bytes,
+            window=new.window,
+        )
+        return _one(made, new.id)
 
 
 async def get_batch(db: Database, *, tenant_id: TenantId, dialect: str, batch_id: BatchId) -> BatchRecord:
     """Return one batch. One query, whatever the batch's size. Raises NotFound."""
-    rows = await _POLLED.fetch(db, "batches.get", tenant_id=tenant_id, dialect=dialect, batch_id=batch_id)
-    if not rows:
-        raise _unknown(batch_id)
-    return BatchRecord(**rows[0]._asdict())
+    found = await _ONE.fetch(db, "batches.get", tenant_id=tenant_id, dialect=dialect, batch_id=batch_id)
+    return _one(found, batch_id)
 
 
 async def list_batches(db: Database, *, tenant_id: TenantId, dialect: str, page: PageRequest) -> Page[BatchRecord]:
@@ -152,7 +148,7 @@ async def list_batches(db: Database, *, tenant_id: TenantId, dialect: str, page:
         statement = statement.where(batches.c.id < page.after if newest_first else batches.c.id > page.after)
     async with db.transaction("batches.list") as connection:
         if page.after is not None:
-            await _require(connection, tenant_id, dialect, BatchId(page.after), param="after")
+            await _require_cursor(connection, tenant_id, dialect, page.after)
         rows = (await connection.execute(statement.limit(page.limit + 1))).mappings().all()
     return Page(items=[BatchRecord(**row) for row in rows[: page.limit]], has_more=len(rows) > page.limit)
 
@@ -184,7 +180,7 @@ async def cancel_batch(db: Database, *, tenant_id: TenantId, dialect: str, batch
         row = (await connection.execute(stop)).mappings().one_or_none()
         if row is not None:
             return BatchRecord(**row)
-        current = await _require(connection, tenant_id, dialect, batch_id)
+    current = await get_batch(db, tenant_id=tenant_id, dialect=dialect, batch_id=batch_id)
     if current.status != BatchState.CANCELLING:
         raise StateConflict(f"Cannot cancel a batch with status '{current.status}'.")
     return current
@@ -194,15 +190,16 @@ def _own(tenant_id: TenantId, dialect: str) -> Select[Any]:
     return select(*_SHOWN).where(batches.c.tenant_id == tenant_id, batches.c.dialect == dialect)
 
 
-async def _require(
-    connection: AsyncConnection, tenant_id: TenantId, dialect: str, batch_id: BatchId, *, param: str | None = None
-) -> BatchRecord:
-    found = await connection.execute(_ONE, {"tenant_id": tenant_id, "dialect": dialect, "batch_id": batch_id})
-    row = found.mappings().one_or_none()
-    if row is None:
-        raise _unknown(batch_id, param=param)
-    return BatchRecord(**row)
+async def _require_cursor(connection: AsyncConnection, tenant_id: TenantId, dialect: str, after: str) -> None:
+    if (await connection.execute(_own(tenant_id, dialect).where(batches.c.id == after))).one_or_none() is None:
+        raise _unknown(after, param="after")
 
 
-def _unknown(batch_id: BatchId, *, param: str | None = None) -> NotFound:
+def _one(rows: list[Any], batch_id: str) -> BatchRecord:
+    if not rows:
+        raise _unknown(batch_id)
+    return BatchRecord(**rows[0]._asdict())
+
+
+def _unknown(batch_id: str, *, param: str | None = None) -> NotFound:
     return NotFound(f"No batch found with id '{batch_id}'.", param=param)

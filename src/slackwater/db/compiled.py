@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Select
+from sqlalchemy import ClauseElement
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
-from slackwater.db.session import Database
+from slackwater.db.session import Database, DriverTransaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +26,13 @@ class CompiledQuery:
         """Run it as a transaction of its own; see :meth:`Database.fetch`."""
         return await db.fetch(stage, self.text, {**self.constants, **params})
 
+    async def fetch_in(self, transaction: DriverTransaction, **params: object) -> list[Any]:
+        """Run it as a part of a transaction."""
+        return await transaction.fetch(self.text, {**self.constants, **params})
 
-def compile_query(query: Select[Any]) -> CompiledQuery:
-    """Compile a query whose open parameters are ``bindparam`` by name."""
+
+def compile_query(query: ClauseElement) -> CompiledQuery:
+    """Compile a statement whose open parameters are ``bindparam`` by name; an INSERT must name all its columns."""
     compiled = query.compile(dialect=PGDialect_psycopg())  # type: ignore[no-untyped-call]  # SQLAlchemy left it unannotated
     constants = {name: value for name, value in compiled.params.items() if value is not None}
     return CompiledQuery(str(compiled), constants)

@@ -11,9 +11,10 @@ from typing import Any, Final
 from sqlalchemy import BindParameter, ColumnElement, Interval, Select, bindparam, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from slackwater.db.compiled import compile_query
 from slackwater.db.idempotency import Once, claim_once
 from slackwater.db.pages import Page, PageRequest
-from slackwater.db.session import Database
+from slackwater.db.session import Database, DriverTransaction
 from slackwater.db.tables import files
 from slackwater.domain.errors import NotFound
 from slackwater.domain.ids import FileId, TenantId
@@ -43,11 +44,16 @@ def _visible(tenant_id: TenantId | BindParameter[str]) -> Select[Any]:
     return select(*_SHOWN).where(*_own(tenant_id))
 
 
-_ONE: Final = _visible(bindparam("tenant_id")).where(files.c.id == bindparam("file_id"))
-"""Asked often, so it is put together once: building it costs more than running it."""
-_ONE_HELD: Final = _ONE.with_for_update(read=True)
-_CREATE: Final = (
-    insert(files).values(expires_at=func.now() + bindparam("expires_after", type_=Interval)).returning(*_SHOWN)
+_GIVEN: Final = ("id", "tenant_id", "purpose", "filename", "size_bytes", "sha256", "object_key")
+_ONE: Final = compile_query(_visible(bindparam("tenant_id")).where(files.c.id == bindparam("file_id")))
+_ONE_HELD: Final = compile_query(
+    _visible(bindparam("tenant_id")).where(files.c.id == bindparam("file_id")).with_for_update(read=True)
+)
+_CREATE: Final = compile_query(
+    insert(files)
+    .values({name: bindparam(name) for name in _GIVEN})
+    .values(expires_at=func.now() + bindparam("expires_after", type_=Interval))
+    .returning(*_SHOWN)
 )
 
 
@@ -95,19 +101,20 @@ async def create_file(db: Database, *, tenant_id: TenantId, new: NewFile, once: 
         "object_key": new.object_key,
         "expires_after": new.expires_after,
     }
-    async with db.transaction("intake.file") as connection:
-        if once is not None:
-            earlier = await claim_once(connection, tenant_id=tenant_id, once=once, resource_id=new.id)
-            if earlier is not None:
-                return await _require(connection, tenant_id, FileId(earlier))
-        made = await connection.execute(_CREATE, values)
-        return FileRecord(**made.mappings().one())
+    if once is None:
+        (made,) = await _CREATE.fetch(db, "intake.file", **values)
+        return FileRecord(**made._asdict())
+    async with db.driver_transaction("intake.file") as transaction:
+        earlier = await claim_once(transaction, tenant_id=tenant_id, once=once, resource_id=new.id)
+        if earlier is not None:
+            return _one(await _ONE.fetch_in(transaction, tenant_id=tenant_id, file_id=earlier), earlier)
+        (made,) = await _CREATE.fetch_in(transaction, **values)
+        return FileRecord(**made._asdict())
 
 
-async def get_file(db: Database, *, tenant_id: TenantId, file_id: FileId) -> FileRecord | None:
-    """Return one file; None when this tenant has none of this id. One query."""
-    async with db.transaction("files.get") as connection:
-        return await _find(connection, tenant_id, file_id)
+async def get_file(db: Database, *, tenant_id: TenantId, file_id: FileId) -> FileRecord:
+    """Return one file. One query. Raises NotFound when this tenant has none of this id."""
+    return _one(await _ONE.fetch(db, "files.get", tenant_id=tenant_id, file_id=file_id), file_id)
 
 
 async def list_files(db: Database, *, tenant_id: TenantId, page: PageRequest, purpose: str | None) -> Page[FileRecord]:
@@ -140,26 +147,19 @@ async def delete_file(db: Database, *, tenant_id: TenantId, file_id: FileId) -> 
         return (await connection.execute(statement)).one_or_none() is not None
 
 
-async def hold_input(connection: AsyncConnection, *, tenant_id: TenantId, file_id: FileId) -> FileRecord | None:
-    """Return a file and keep it from being deleted until this transaction ends; None as in :func:`get_file`.
+async def hold_input(transaction: DriverTransaction, *, tenant_id: TenantId, file_id: str) -> FileRecord:
+    """Return a file and keep it from being deleted until this transaction ends; raises as :func:`get_file` does.
 
     Without the lock a file could be deleted and purged between this look and the batch that needs its bytes.
     """
-    held = await connection.execute(_ONE_HELD, {"tenant_id": tenant_id, "file_id": file_id})
-    row = held.mappings().one_or_none()
-    return None if row is None else FileRecord(**row)
+    found = await _ONE_HELD.fetch_in(transaction, tenant_id=tenant_id, file_id=file_id)
+    return _one(found, file_id, param="input_file_id")
 
 
-async def _find(connection: AsyncConnection, tenant_id: TenantId, file_id: FileId) -> FileRecord | None:
-    row = (await connection.execute(_ONE, {"tenant_id": tenant_id, "file_id": file_id})).mappings().one_or_none()
-    return None if row is None else FileRecord(**row)
-
-
-async def _require(connection: AsyncConnection, tenant_id: TenantId, file_id: FileId) -> FileRecord:
-    found = await _find(connection, tenant_id, file_id)
-    if found is None:
-        raise NotFound(f"No such File object: {file_id}", param="id")
-    return found
+def _one(rows: list[Any], file_id: str, *, param: str = "id") -> FileRecord:
+    if not rows:
+        raise NotFound(f"No such File object: {file_id[:100]}", param=param)
+    return FileRecord(**rows[0]._asdict())
 
 
 async def _require_cursor(connection: AsyncConnection, tenant_id: TenantId, after: str) -> None:

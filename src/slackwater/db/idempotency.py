@@ -11,9 +11,10 @@ from typing import Any, Final, Literal
 
 from sqlalchemy import Interval, bindparam, case, func
 from sqlalchemy.dialects.postgresql import insert as upsert
-from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.sql.dml import ReturningInsert
 
+from slackwater.db.compiled import compile_query
+from slackwater.db.session import DriverTransaction
 from slackwater.db.tables import idempotency_keys
 from slackwater.domain.errors import BadRequest
 from slackwater.domain.ids import TenantId
@@ -39,21 +40,23 @@ class Once:
     attempt: Attempt
 
 
-async def claim_once(connection: AsyncConnection, *, tenant_id: TenantId, once: Once, resource_id: str) -> str | None:
+async def claim_once(
+    transaction: DriverTransaction, *, tenant_id: TenantId, once: Once, resource_id: str
+) -> str | None:
     """Record that this request makes ``resource_id``; or return the id an earlier request made, and record nothing.
 
     Call it first in the transaction that makes the resource: an equal request that runs at the same time waits here
     until that transaction ends. Raises BadRequest when the same key came with another body.
     """
-    values = {
-        "tenant_id": tenant_id,
-        "route": once.route if once.attempt == "explicit" else f"{once.route} (silent)",
-        "key": once.key,
-        "body_sha256": once.body_sha256,
-        "resource_id": resource_id,
-        "keep": _KEEP[once.attempt],
-    }
-    kept = (await connection.execute(_CLAIM, values)).one()
+    (kept,) = await _CLAIM.fetch_in(
+        transaction,
+        tenant_id=tenant_id,
+        route=once.route if once.attempt == "explicit" else f"{once.route} (silent)",
+        key=once.key,
+        body_sha256=once.body_sha256,
+        resource_id=resource_id,
+        keep=_KEEP[once.attempt],
+    )
     if kept.resource_id == resource_id:
         return None
     if kept.body_sha256 != once.body_sha256:
@@ -77,5 +80,5 @@ def _claim() -> ReturningInsert[tuple[Any, ...]]:
     ).returning(idempotency_keys.c.resource_id, idempotency_keys.c.body_sha256)
 
 
-_CLAIM: Final = _claim()
+_CLAIM: Final = compile_query(_claim())
 """Part of every create, so it is put together once: building it costs more than running it."""

@@ -4,19 +4,18 @@ Every transaction of the service passes :meth:`Database.transaction`, so that cr
 from one place. A driver error that means "PostgreSQL does not answer" becomes DatabaseUnavailable at this edge.
 """
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, Self
 
 import psycopg
-from psycopg.rows import namedtuple_row
 from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError, InterfaceError, InvalidatePoolError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from slackwater.db.hot import HotPool, was_hung_up
+from slackwater.db.hot import HotPool, run, was_hung_up
 from slackwater.domain.errors import DatabaseUnavailable
 
 _DOES_NOT_ANSWER = "the database does not answer; try again shortly"
@@ -57,10 +56,10 @@ class NoSeam:
 class PoolSettings:
     """How many connections one process may hold."""
 
-    statements: int = 5
-    """For single statements."""
-    transactions: int = 10
-    """For transactions of several."""
+    hot: int = 10
+    """Of the driver's own: for what every request and every batch needs."""
+    other: int = 5
+    """Of SQLAlchemy's: for everything else."""
     timeout_seconds: float = 10.0
     prepare: bool = True
     """Whether statements are prepared; not behind a pooler that knows no prepared statements."""
@@ -98,6 +97,26 @@ def plain_url(url: str) -> str:
     return url.replace("postgresql+psycopg://", "postgresql://", 1)
 
 
+class DriverTransaction:
+    """A transaction on a connection of the driver's own."""
+
+    def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        self._connection = connection
+
+    async def fetch(self, statement: str, params: Mapping[str, Any]) -> list[Any]:
+        """Run one statement and return its rows as named tuples."""
+        return await run(self._connection, statement, params)
+
+    async def copy(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+        """Write rows with COPY, the cheapest way for thousands of them. The names are ours, never a caller's."""
+        async with (
+            self._connection.cursor() as cursor,
+            cursor.copy(f"COPY {table} ({', '.join(columns)}) FROM STDIN") as copy,
+        ):
+            for row in rows:
+                await copy.write_row(row)
+
+
 class Database:
     """A pool of connections to one PostgreSQL database; safe for many tasks of one event loop."""
 
@@ -113,7 +132,7 @@ class Database:
         engine = create_async_engine(
             driver_url(url),
             pool_size=1,
-            max_overflow=pool.transactions - 1,
+            max_overflow=pool.other - 1,
             pool_timeout=pool.timeout_seconds,
             pool_pre_ping=False,
             pool_recycle=1800,
@@ -123,7 +142,7 @@ class Database:
         hot = HotPool(
             plain_url(url),
             _OPTIONS,
-            size=pool.statements,
+            size=pool.hot,
             timeout_seconds=pool.timeout_seconds,
             prepare=pool.prepare,
         )
@@ -138,6 +157,18 @@ class Database:
         with _translated():
             async with self._engine.connect() as connection, connection.begin():
                 yield connection
+                await self._seam.before_commit(stage)
+        await self._seam.after_commit(stage)
+
+    @asynccontextmanager
+    async def driver_transaction(self, stage: str) -> AsyncIterator[DriverTransaction]:
+        """Run one transaction as :meth:`transaction` does, but on the driver's own connections, past SQLAlchemy.
+
+        For what every batch needs. It holds one of the connections of :meth:`fetch`: do not call that inside.
+        """
+        with _translated():
+            async with self._hot.transaction() as connection:
+                yield DriverTransaction(connection)
                 await self._seam.before_commit(stage)
         await self._seam.after_commit(stage)
 
@@ -161,16 +192,3 @@ class Database:
         """Close every connection. Idempotent."""
         await self._hot.close()
         await self._engine.dispose()
-
-
-async def fetch(connection: AsyncConnection, statement: str, params: Mapping[str, Any]) -> list[Any]:
-    """Run one statement on the driver's own connection, past SQLAlchemy, and return its rows as named tuples."""
-    raw = await connection.get_raw_connection()
-    driver = raw.driver_connection
-    assert isinstance(driver, psycopg.AsyncConnection)
-    cursor = driver.cursor(row_factory=namedtuple_row)
-    async with cursor:
-        await cursor.execute(statement, params)
-        if cursor.description is None:
-            return []
-        return await cursor.fetchall()

@@ -1,9 +1,9 @@
 """Finding a custom_id that stands on two lines, in flat memory.
 
-A set of a million ids as strings takes well over 100 MB. So only a 64-bit hash of each is kept, in sixteen arrays by
-its low bits (8 MB a million); at the end each array becomes a set for a moment. Hashes that stand there twice are only
-a suspicion: the lines are read once more and the ids themselves compared, which costs nothing where nobody is suspect.
-Python seeds its hash of bytes for each process, so that nobody can prepare ids that collide.
+A set of a million ids as strings takes well over 100 MB. So only a 64-bit hash of each is kept, in 64 arrays by its low
+bits (8 MB a million); at the end each array becomes a set for a moment (1 MB of a million). Hashes that stand there
+twice are only a suspicion: the lines are read once more and the ids themselves compared, which costs nothing where
+nobody is suspect. Python seeds its hash of bytes for each process, so that nobody can prepare ids that collide.
 """
 
 from array import array
@@ -12,7 +12,7 @@ from typing import Final
 
 from slackwater.domain.input_errors import InputError, quoted
 
-_SHARDS: Final = 16
+_SHARDS: Final = 64
 _MOST_SUSPECTS: Final = 1_000
 """More than can be listed, and few enough to remember the first line of each."""
 
@@ -30,10 +30,15 @@ class Seen:
             append[key & (_SHARDS - 1)](key)
 
     def repeated(self) -> tuple[frozenset[int], int]:
-        """Return hashes that were added more than once, a thousand at most, and how many additions were repetitions."""
+        """Return hashes that were added more than once, a thousand at most, and how many additions were repetitions.
+
+        Forgets them all: ask once, at the end.
+        """
         suspects: set[int] = set()
         total = 0
-        for shard in self._shards:
+        shards, self._shards = self._shards, []
+        while shards:
+            shard = shards.pop()
             distinct = set(shard)
             if len(distinct) == len(shard):
                 continue

@@ -84,9 +84,12 @@ class Finisher:
 
     async def _finish(self, claim: FinishClaim) -> None:
         """Write the result files and end the batch."""
-        self.revoked(await revoke_leases(self.db, claim.batch_id))
+        unrun: Sequence[UnrunChunk] = ()
+        if claim.ending != "completed":
+            # A batch that is completed has neither: its last commit made it so.
+            self.revoked(await revoke_leases(self.db, claim.batch_id))
+            unrun = await unrun_chunks(self.db, claim.batch_id)
         parts = await committed_parts(self.db, claim.batch_id)
-        unrun = await unrun_chunks(self.db, claim.batch_id)
         outputs = [part.output for part in parts if part.output is not None]
         errors = [part.errors for part in parts if part.errors is not None]
         output = await self._assemble(outputs, keys.output_key(claim.batch_id, claim.claim_token))

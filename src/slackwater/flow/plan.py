@@ -36,8 +36,8 @@ from slackwater.domain.limits import InputLimits
 from slackwater.domain.results import OpenAIDialect, line_id_prefix
 from slackwater.domain.scan import InputScan
 from slackwater.flow.plan_build import PlanBuilder
-from slackwater.flow.plan_scan import PlanObserver, PlanScratch, input_errors, scan_input
-from slackwater.flow.plan_scratch import in_thread
+from slackwater.flow.plan_scan import PlanObserver, input_errors, scan_input
+from slackwater.flow.plan_scratch import PlanScratch
 
 _LOG: Final = structlog.get_logger("slackwater.plan")
 _INPUT_GONE: Final = InputError(
@@ -113,7 +113,7 @@ class Planner:
         )
         with PlanScratch(settings.scratch) as scratch:
             await scan_input(self.blobs, claim.input_key, scan, scratch, keep_claim=keep_claim)
-            errors = await in_thread(lambda: input_errors(scan, scratch, limits, self.observer))
+            errors = await scratch.run(lambda: input_errors(scan, scratch, limits, self.observer))
             if errors:
                 return await self._fail(claim, errors)
             builder = PlanBuilder(

@@ -22,8 +22,7 @@ from slackwater.flow.plan_layout import (
     segments_with_probe,
 )
 from slackwater.flow.plan_probe import LEAST_LINES, random_lines, random_run
-from slackwater.flow.plan_scan import PlanScratch
-from slackwater.flow.plan_scratch import in_thread
+from slackwater.flow.plan_scratch import PlanScratch
 from slackwater.flow.plan_sort import SortedRecords, may_gain, read_run
 from slackwater.flow.plan_write import KeepClaim, write_errors, write_plan
 
@@ -65,12 +64,13 @@ class PlanBuilder:
     async def build(self, blobs: BlobStore, *, keep_claim: KeepClaim) -> BuiltPlan:
         """Sort, cut and write. Raises what the store and ``keep_claim`` raise."""
         claim = self._claim
-        order = await in_thread(self._order)
+        order = await self._scratch.run(self._order)
         await keep_claim()
         plan_key = keys.plan_key(claim.batch_id, claim.claim_token) if order is not None else None
         index_key = keys.plan_index_key(claim.batch_id, claim.claim_token)
         pieces = chain(self._lines(order), self._refused())
-        await write_plan(blobs, pieces, plan_key=plan_key, index_key=index_key, keep_claim=keep_claim)
+        scratch = self._scratch
+        await write_plan(blobs, pieces, scratch=scratch, plan_key=plan_key, index_key=index_key, keep_claim=keep_claim)
         refused = await self._write_refused(blobs, keep_claim) if self._scan.n_refused else None
         return BuiltPlan(plan_key, index_key, self._book.chunks(), refused)
 
@@ -122,7 +122,7 @@ class PlanBuilder:
     async def _write_refused(self, blobs: BlobStore, keep_claim: KeepClaim) -> RefusedLines:
         claim = self._claim
         key = keys.plan_errors_key(claim.batch_id, claim.claim_token)
-        written = await write_errors(blobs, self._scratch.error_lines, key=key, keep_claim=keep_claim)
+        written = await write_errors(blobs, self._scratch, key=key, keep_claim=keep_claim)
         return RefusedLines(
             model=next(iter(self._scan.models), ""),
             n_lines=self._scan.n_refused,

@@ -1,19 +1,16 @@
 """The first pass of planning: read the input once, check every line, and keep on scratch what the second pass needs."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
-from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
 from slackwater.blobs.protocol import BlobStore
 from slackwater.domain.duplicates import duplicate_errors
 from slackwater.domain.input_errors import InputError
 from slackwater.domain.limits import InputLimits
 from slackwater.domain.lines import LineSplitter, custom_id_of
-from slackwater.domain.scan import InputScan, Scanned
-from slackwater.flow.plan_scratch import ScratchFile, in_thread
+from slackwater.domain.scan import InputScan
+from slackwater.flow.plan_scratch import PlanScratch, ScratchFile
 
 
 class PlanObserver(Protocol):
@@ -28,46 +25,10 @@ class PlanObserver(Protocol):
         ...
 
 
-class PlanScratch:
-    """The scratch files of one plan. Closing it gives their space back."""
-
-    def __init__(self, folder: Path) -> None:
-        """``folder`` must exist and have room for a copy of the input."""
-        self._files = ExitStack()
-        self._folder = folder
-        self.input = self.file()
-        """The input, byte for byte."""
-        self.records = self.file()
-        """Records of the lines to run, in order of the file."""
-        self.refused = self.file()
-        """Records of the lines that are answered already."""
-        self.error_lines = self.file()
-        """Their answers."""
-
-    def file(self) -> ScratchFile:
-        """Make one more file."""
-        return self._files.enter_context(ScratchFile(self._folder))
-
-    def take(self, block: bytes, scanned: Scanned) -> None:
-        """Keep one block of the input and what became of its lines."""
-        self.input.append(block)
-        self.records.append(b"".join(scanned.records))
-        self.refused.append(b"".join(scanned.refused_records))
-        self.error_lines.append(b"".join(scanned.error_lines))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._files.close()
-
-
 async def scan_input(
     blobs: BlobStore, key: str, scan: InputScan, scratch: PlanScratch, *, keep_claim: Callable[[], Awaitable[None]]
 ) -> None:
-    """Feed the input to the scan, a piece at a time, each in a thread: the event loop goes on meanwhile.
+    """Feed the input to the scan, a piece at a time; large ones in a thread: the event loop goes on meanwhile.
 
     Stops where the scan does. Raises ObjectMissing, and whatever ``keep_claim`` raises.
     """
@@ -79,13 +40,13 @@ async def scan_input(
     try:
         async for block in blocks:
             await keep_claim()
-            await in_thread(partial(take, block))
+            await scratch.run(partial(take, block), adding=len(block))
             if scan.stopped:
                 return
     finally:
         if isinstance(blocks, AsyncGenerator):
             await blocks.aclose()
-    await in_thread(lambda: scratch.take(b"", scan.finish()))
+    await scratch.run(lambda: scratch.take(b"", scan.finish()))
 
 
 def input_errors(

@@ -1,48 +1,61 @@
 """Scratch files of planning: nameless, so that they are gone with the process, however it ends.
 
-Everything here blocks on the disk and belongs in a thread.
+A small one never reaches the disk: making a file costs more than planning ten lines. Where they do, all of this blocks
+and belongs in a thread.
 """
 
 import asyncio
 import os
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from slackwater.domain.errors import Unavailable
+from slackwater.domain.scan import Scanned
 
 T = TypeVar("T")
 
 PIECE_BYTES: Final = 1 << 20
+SMALL_BYTES: Final = 1 << 16
+"""Up to here a scratch file stays in memory. A hundred lines of half a kilobyte are planned in less than a
+millisecond, for which no thread is worth its while."""
+_NONE: Final = -1
 
 
 class ScratchFile:
     """A file to append to and to read anywhere. Raises Unavailable when the disk is full or broken."""
 
-    __slots__ = ("_descriptor", "_file", "size_bytes")
+    __slots__ = ("_descriptor", "_folder", "_memory", "size_bytes")
 
     def __init__(self, folder: Path) -> None:
-        with _disk():
-            self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 – closed by close()
-        self._descriptor = self._file.fileno()
+        self._folder = folder
+        self._memory = bytearray()
+        self._descriptor = _NONE
         self.size_bytes = 0
 
     def append(self, data: bytes) -> None:
         """Write at the end."""
-        rest = memoryview(data)
-        with _disk():
-            while rest:
-                rest = rest[os.write(self._descriptor, rest) :]
         self.size_bytes += len(data)
+        if self._descriptor != _NONE:
+            self._write(data)
+            return
+        self._memory += data
+        if self.size_bytes > SMALL_BYTES:
+            with _disk():
+                self._descriptor = _nameless(self._folder)
+            memory, self._memory = self._memory, bytearray()
+            self._write(memory)
 
     def read(self, start: int, length: int) -> bytes:
         """Read a run of bytes; fewer only at the end."""
         # The hot call of the second pass: no context manager around it. Reading back what was just written does not
         # fail on a disk that is merely full.
-        return os.pread(self._descriptor, length, start)
+        if self._descriptor != _NONE:
+            return os.pread(self._descriptor, length, start)
+        return bytes(self._memory[start : start + length])
 
     def pieces(self, piece_bytes: int = PIECE_BYTES) -> Iterator[bytes]:
         """Read the whole file from its start."""
@@ -51,7 +64,15 @@ class ScratchFile:
 
     def close(self) -> None:
         """Give the space back. Idempotent."""
-        self._file.close()
+        descriptor, self._descriptor = self._descriptor, _NONE
+        if descriptor != _NONE:
+            os.close(descriptor)
+
+    def _write(self, data: bytes | bytearray) -> None:
+        rest = memoryview(data)
+        with _disk():
+            while rest:
+                rest = rest[os.write(self._descriptor, rest) :]
 
     def __enter__(self) -> Self:
         return self
@@ -62,6 +83,48 @@ class ScratchFile:
         self.close()
 
 
+class PlanScratch:
+    """The scratch files of one plan. Closing it gives their space back."""
+
+    def __init__(self, folder: Path) -> None:
+        """``folder`` must exist and have room for a copy of the input."""
+        self._files = ExitStack()
+        self._folder = folder
+        self.input = self.file()
+        """The input, byte for byte."""
+        self.records = self.file()
+        """Records of the lines to run, in order of the file."""
+        self.refused = self.file()
+        """Records of the lines that are answered already."""
+        self.error_lines = self.file()
+        """Their answers."""
+
+    def file(self) -> ScratchFile:
+        """Make one more file."""
+        return self._files.enter_context(ScratchFile(self._folder))
+
+    def take(self, block: bytes, scanned: Scanned) -> None:
+        """Keep one block of the input and what became of its lines."""
+        self.input.append(block)
+        self.records.append(b"".join(scanned.records))
+        self.refused.append(b"".join(scanned.refused_records))
+        self.error_lines.append(b"".join(scanned.error_lines))
+
+    async def run(self, call: Callable[[], T], *, adding: int = 0) -> T:
+        """Run a call that works on these files and adds so many bytes of input; in a thread where it takes long."""
+        if self.input.size_bytes + adding <= SMALL_BYTES:
+            return call()
+        return await in_thread(call)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._files.close()
+
+
 async def in_thread(call: Callable[[], T]) -> T:
     """Run a call that blocks in a thread, and outlast it: also when cancelled, so that no file is closed under it."""
     running = asyncio.ensure_future(asyncio.to_thread(call))
@@ -70,6 +133,12 @@ async def in_thread(call: Callable[[], T]) -> T:
     except asyncio.CancelledError:
         await asyncio.wait((running,))
         raise
+
+
+def _nameless(folder: Path) -> int:
+    """Open a file that no folder names."""
+    with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+        return os.dup(file.fileno())
 
 
 @contextmanager

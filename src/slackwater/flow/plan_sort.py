@@ -15,7 +15,7 @@ from slackwater.domain.sortkeys import DEEPEST, FIRST_LEVEL_BYTES, mean_sharing,
 from slackwater.flow.plan_scratch import ScratchFile
 
 RUN_RECORDS: Final = 100_000
-"""Sorted at a time: some 10 MB."""
+"""Sorted at a time: some 9 MB."""
 _PIECE_RECORDS: Final = 2_000
 
 LEAST_GAIN: Final = 0.02
@@ -25,22 +25,24 @@ LEAST_GAIN: Final = 0.02
 class SortedRecords:
     """The records of a plan in the order in which they will run. Blocks on the disk: use it in a thread."""
 
-    def __init__(self, records: ScratchFile, spare: ScratchFile, *, run_records: int = RUN_RECORDS) -> None:
+    def __init__(self, records: ScratchFile, spare: ScratchFile) -> None:
         """``records`` are in order of the file; ``spare`` is an empty file."""
-        self._run_bytes = run_records * RECORD_BYTES
+        self._run_bytes = RUN_RECORDS * RECORD_BYTES
         self._spare = spare
         self._only_run: list[bytes] | None = None
         self._unsorted: list[float] = []
         self._sorted: list[float] = []
         for start in range(0, records.size_bytes, self._run_bytes):
-            run = split_records(records.read(start, self._run_bytes))
+            run = list(read_run(records, start, self._run_bytes))
             self._unsorted.append(mean_sharing(some_neighbours(run)))
             run.sort()
             self._sorted.append(mean_sharing(some_neighbours(run)))
             if records.size_bytes <= self._run_bytes:
                 self._only_run = run
             else:
-                spare.append(b"".join(run))
+                # A piece at a time: the run is the most that stands in memory, not the run and its copy.
+                for begin in range(0, len(run), _PIECE_RECORDS):
+                    spare.append(b"".join(run[begin : begin + _PIECE_RECORDS]))
 
     def __iter__(self) -> Iterator[bytes]:
         if self._only_run is not None:

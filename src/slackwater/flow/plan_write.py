@@ -7,18 +7,24 @@ from typing import TypeVar
 
 from slackwater.blobs.protocol import BlobStore, BlobWriter, Written
 from slackwater.flow.plan_layout import Piece
-from slackwater.flow.plan_scratch import ScratchFile, in_thread
+from slackwater.flow.plan_scratch import PlanScratch
 
 KeepClaim = Callable[[], Awaitable[None]]
 T = TypeVar("T")
 
 
 async def write_plan(
-    blobs: BlobStore, pieces: Iterable[Piece], *, plan_key: str | None, index_key: str, keep_claim: KeepClaim
+    blobs: BlobStore,
+    pieces: Iterable[Piece],
+    *,
+    scratch: PlanScratch,
+    plan_key: str | None,
+    index_key: str,
+    keep_claim: KeepClaim,
 ) -> None:
     """Write the plan object (none where ``plan_key`` is None) and its index, both durable on return.
 
-    ``pieces`` blocks on the disk: the next piece is made in a thread while one is being written.
+    ``pieces`` are made of ``scratch``, the next one while one is being written.
     """
     async with AsyncExitStack() as writers:
         index: BlobWriter = await writers.enter_async_context(blobs.writer(index_key, stage="plan.index"))
@@ -33,13 +39,13 @@ async def write_plan(
             if piece.entries:
                 await index.write(piece.entries)
 
-        await _one_ahead(iter(pieces), write)
+        await _one_ahead(iter(pieces), write, scratch)
         if plan is not None:
             await plan.finish()
         await index.finish()
 
 
-async def write_errors(blobs: BlobStore, lines: ScratchFile, *, key: str, keep_claim: KeepClaim) -> Written:
+async def write_errors(blobs: BlobStore, scratch: PlanScratch, *, key: str, keep_claim: KeepClaim) -> Written:
     """Write the error lines of a plan as one object."""
     async with blobs.writer(key, stage="plan.errors") as writer:
 
@@ -47,15 +53,15 @@ async def write_errors(blobs: BlobStore, lines: ScratchFile, *, key: str, keep_c
             await keep_claim()
             await writer.write(piece)
 
-        await _one_ahead(lines.pieces(), write)
+        await _one_ahead(scratch.error_lines.pieces(), write, scratch)
         return await writer.finish()
 
 
-async def _one_ahead(pieces: Iterator[T], write: Callable[[T], Awaitable[None]]) -> None:
+async def _one_ahead(pieces: Iterator[T], write: Callable[[T], Awaitable[None]], scratch: PlanScratch) -> None:
     """Write every piece while the next one is made."""
 
     def make() -> asyncio.Task[T | None]:
-        return asyncio.create_task(in_thread(lambda: next(pieces, None)))
+        return asyncio.create_task(scratch.run(lambda: next(pieces, None)))
 
     upcoming = make()
     try:

@@ -22,7 +22,7 @@ async def test_readiness_says_which_part_is_down_and_life_goes_on(api: Api, deps
         async def size(self, key: str) -> int:
             raise StoreUnavailable("the object store does not answer; try again shortly")
 
-    nowhere = Database.connect("postgresql://nobody@127.0.0.1:9/none", pool=PoolSettings(statements=1, transactions=1))
+    nowhere = Database.connect("postgresql://nobody@127.0.0.1:9/none", pool=PoolSettings(hot=1, other=1))
     down: Any = Down()
     without_store = replace(deps, blobs=down)
     for broken, part in [(without_store, "store"), (replace(deps, db=nowhere), "database")]:

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from slackwater.db.queue.results import ResultObject
 from slackwater.db.queue.statements import SQL
-from slackwater.db.session import Database, fetch
+from slackwater.db.session import Database
 from slackwater.domain.errors import LeaseLost
 from slackwater.domain.ids import BatchId, FileId, TenantId
 
@@ -147,10 +147,10 @@ async def finish_batch(
     }
     files: Sequence[ResultFile] = [file for file in (output, errors) if file is not None]
     try:
-        async with db.transaction("finish.end") as connection:
+        async with db.driver_transaction("finish.end") as transaction:
             for file in files:
-                await fetch(connection, SQL["insert_result_file"], asdict(file) | {"tenant_id": claim.tenant_id})
-            if not await fetch(connection, SQL["finish_batch"], params):
+                await transaction.fetch(SQL["insert_result_file"], asdict(file) | {"tenant_id": claim.tenant_id})
+            if not await transaction.fetch(SQL["finish_batch"], params):
                 raise LeaseLost("another process assembles this batch")
     except LeaseLost:
         return False

@@ -1,18 +1,21 @@
 """Claims on batches that wait to be planned, and the one transaction that makes a plan visible."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 import msgspec
-import psycopg
 
 from slackwater.db.queue.statements import SQL
-from slackwater.db.session import Database, fetch
+from slackwater.db.session import Database
 from slackwater.domain.ids import BatchId, TenantId
 
+_CHUNK_COLUMNS: Final = (
+    *("batch_id", "seq", "tenant_id", "model", "byte_start", "byte_length", "n_requests"),
+    *("first_number", "cost_seconds"),
+)
 LEASE_SECONDS = 30.0
 """A worker whose heartbeat is older than this is dead: its leases end, its models have one worker less."""
 
@@ -144,12 +147,12 @@ async def publish_plan(
         "chunks_total": len(chunks) + (refused is not None),
         "chunks_done": int(refused is not None),
     }
-    async with db.transaction("plan.publish") as connection:
-        rows = await fetch(connection, SQL["publish_plan"], params)
+    async with db.driver_transaction("plan.publish") as transaction:
+        rows = await transaction.fetch(SQL["publish_plan"], params)
         if not rows:
             return False
         tenant_id = rows[0].tenant_id
-        await _copy_chunks((await connection.get_raw_connection()).driver_connection, claim.batch_id, tenant_id, chunks)
+        await transaction.copy("chunks", _CHUNK_COLUMNS, _chunk_rows(claim.batch_id, tenant_id, chunks))
         if refused is not None:
             synthetic = {
                 "batch_id": claim.batch_id,
@@ -162,23 +165,20 @@ async def publish_plan(
                 "err_sha256": refused.err_sha256,
                 "claim_token": claim.claim_token,
             }
-            await fetch(connection, SQL["insert_refused_chunk"], synthetic)
+            await transaction.fetch(SQL["insert_refused_chunk"], synthetic)
     return True
 
 
-async def _copy_chunks(driver: object, batch_id: str, tenant_id: str, chunks: Sequence[PlannedChunk]) -> None:
-    """Write the chunk rows with COPY, the cheapest way for thousands of them.
+def _chunk_rows(batch_id: str, tenant_id: str, chunks: Sequence[PlannedChunk]) -> Iterator[tuple[Any, ...]]:
+    """Return the rows of chunks.
 
     Lines are numbered in plan order, so that a line run twice keeps its number, and with it the ids of its result.
     """
-    assert isinstance(driver, psycopg.AsyncConnection)
-    columns = "batch_id, seq, tenant_id, model, byte_start, byte_length, n_requests, first_number, cost_seconds"
-    async with driver.cursor() as cursor, cursor.copy(f"COPY chunks ({columns}) FROM STDIN") as copy:
-        first_number = 0
-        for chunk in chunks:
-            row = (chunk.seq, tenant_id, chunk.model, chunk.byte_start, chunk.byte_length, chunk.n_requests)
-            await copy.write_row((batch_id, *row, first_number, chunk.cost_seconds))
-            first_number += chunk.n_requests
+    first_number = 0
+    for chunk in chunks:
+        place = (chunk.model, chunk.byte_start, chunk.byte_length, chunk.n_requests)
+        yield (batch_id, chunk.seq, tenant_id, *place, first_number, chunk.cost_seconds)
+        first_number += chunk.n_requests
 
 
 async def fail_planning(db: Database, claim: PlanClaim, errors: Sequence[msgspec.Struct]) -> bool:
