@@ -14,7 +14,7 @@ from bench.site import ROLES, Failed, Site
 
 POLL_SECONDS: Final = 0.05
 _MICROSECONDS: Final = 1e6
-LEAST_LINES_PER_SECOND: Final = 50.0
+_LEAST_LINES_PER_SECOND: Final = 50.0
 """A batch slower than that is given up: every run is bounded."""
 _START_SECONDS: Final = 60.0
 
@@ -67,7 +67,7 @@ def customer_of(site: Site) -> Iterator[Customer]:
         customer.close()
 
 
-def run_batch(site: Site, requests: Path, lines: int, *, least_per_second: float = LEAST_LINES_PER_SECOND) -> BatchRun:
+def run_batch(site: Site, requests: Path, lines: int, *, least_per_second: float = _LEAST_LINES_PER_SECOND) -> BatchRun:
     """Run one batch of a file with so many lines. Raises Failed unless each has exactly one result.
 
     Exactly one is checked by count here; the auditor looks at every line. A batch that is slower than

@@ -43,11 +43,13 @@ class Settings(BaseSettings):
         default=SecretStr("postgresql://postgres@127.0.0.1:5432/slackwater"),
         description="PostgreSQL, as a `postgresql://` URL.",
     )
-    database_connections: int = Field(
+    database_hot_connections: int = Field(
         default=10, ge=1, description="Connections that one process may open for what every request and batch needs."
     )
     database_other_connections: int = Field(
-        default=5, ge=1, description="Connections that it may open beside them, for lists and operators' commands."
+        default=5,
+        ge=1,
+        description="Connections that it may open beside them: lists, cancels, deletions, operators' commands.",
     )
 
     database_prepared_statements: bool = Field(

@@ -2,15 +2,29 @@
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable, Iterator
 
 import psycopg
 import pytest
 from sqlalchemy import text
 
-from slackwater.db.session import Database, PoolSettings
+from slackwater.db.session import Database, DriverTransaction, PoolSettings
 from slackwater.domain.errors import DatabaseUnavailable
 
 _OTHERS = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> %(own)s"
+
+
+class RecordingSeam:
+    """Notes what is called around each commit."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    async def before_commit(self, stage: str) -> None:
+        self.calls.append(f"before {stage}")
+
+    async def after_commit(self, stage: str) -> None:
+        self.calls.append(f"after {stage}")
 
 
 async def _hang_up_on_all(url: str) -> None:
@@ -100,4 +114,97 @@ async def test_a_caller_that_is_cancelled_leaves_its_connection_fit_for_the_next
             await call
 
     assert len(await db.fetch("test", "SELECT 1", {})) == 1
+    await db.close()
+
+
+async def _table(db: Database) -> None:
+    await db.fetch("test", "CREATE TABLE kept (n int)", {})
+
+
+async def _fails(_transaction: DriverTransaction) -> None:
+    raise ZeroDivisionError
+
+
+async def _is_refused(transaction: DriverTransaction) -> None:
+    await transaction.fetch("SELECT 1 / 0", {})
+
+
+async def _is_hung_up_on(transaction: DriverTransaction) -> None:
+    await transaction.fetch("SELECT pg_terminate_backend(pg_backend_pid())", {})
+
+
+async def _idles_too_long(transaction: DriverTransaction) -> None:
+    await transaction.fetch("SET LOCAL idle_in_transaction_session_timeout = 20", {})
+    await asyncio.sleep(0.3)
+    await transaction.fetch("SELECT 1", {})
+
+
+async def _is_cancelled_in_a_statement(transaction: DriverTransaction) -> None:
+    async with asyncio.timeout(0.1):
+        await transaction.fetch("SELECT pg_sleep(30)", {})
+
+
+async def _is_cancelled_in_a_copy(transaction: DriverTransaction) -> None:
+    """The rows come so slowly, and are so many, that the time is up before their end."""
+
+    def rows() -> Iterator[tuple[int]]:
+        for n in range(10_000_000):
+            yield (n,)
+
+    async with asyncio.timeout(0.1):
+        await transaction.copy("kept", ("n",), rows())
+
+
+@pytest.mark.parametrize(
+    ("breaks", "error"),
+    [
+        (_fails, ZeroDivisionError),
+        (_is_refused, psycopg.errors.DivisionByZero),
+        (_is_hung_up_on, DatabaseUnavailable),
+        (_idles_too_long, DatabaseUnavailable),
+        (_is_cancelled_in_a_statement, TimeoutError),
+        (_is_cancelled_in_a_copy, TimeoutError),
+    ],
+)
+async def test_a_transaction_that_does_not_end_well_writes_nothing_and_the_next_one_works(
+    database_url: str, breaks: Callable[[DriverTransaction], Awaitable[None]], error: type[Exception]
+) -> None:
+    seam = RecordingSeam()
+    db = Database.connect(database_url, pool=PoolSettings(hot=1, other=1), seam=seam)
+    await _table(db)
+    seam.calls.clear()
+
+    async def broken() -> None:
+        async with db.driver_transaction("broken") as transaction:
+            await transaction.fetch("INSERT INTO kept VALUES (1)", {})
+            await breaks(transaction)
+
+    with pytest.raises(error):
+        await broken()
+
+    assert seam.calls == []
+    assert await db.fetch("test", "SELECT n FROM kept", {}) == []
+    async with db.driver_transaction("whole") as transaction:
+        await transaction.copy("kept", ("n",), [(2,), (3,)])
+    assert [row.n for row in await db.fetch("test", "SELECT n FROM kept ORDER BY n", {})] == [2, 3]
+    assert [call for call in seam.calls if "whole" in call] == ["before whole", "after whole"]
+    await db.close()
+
+
+async def test_transactions_that_wait_for_a_lock_leave_room_for_single_statements(database_url: str) -> None:
+    db = Database.connect(database_url, pool=PoolSettings(hot=4, other=1, timeout_seconds=0.2))
+    await _table(db)
+
+    async def insert() -> None:
+        async with db.driver_transaction("test") as transaction:
+            await transaction.fetch("INSERT INTO kept VALUES (1)", {})
+
+    async with db.transaction("test") as blocker:
+        await blocker.execute(text("LOCK TABLE kept"))
+        waiting = [asyncio.create_task(insert()) for _ in range(4)]
+        await asyncio.wait(waiting, timeout=0.5)
+        assert len(await db.fetch("test", "SELECT 1", {})) == 1
+
+    ended = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(one) for one in ended] == [type(None), type(None), DatabaseUnavailable, DatabaseUnavailable]
     await db.close()

@@ -19,7 +19,7 @@ from slackwater.api.upload_fields import PURPOSES
 from slackwater.api.uploads import take_upload
 from slackwater.api.wire import FileDeleted, file_object, list_object
 from slackwater.db import files
-from slackwater.db.files import FileRecord
+from slackwater.db.files import FileRecord, no_such_file
 from slackwater.domain.errors import NotFound, ObjectMissing
 from slackwater.domain.ids import FileId, is_id
 
@@ -62,7 +62,7 @@ async def get_file(file_id: str, deps: Deps, caller: Authenticated) -> Response:
 async def delete_file(file_id: str, deps: Deps, caller: Authenticated) -> Response:
     """Hide a file at once. A batch that reads it goes on."""
     if not await files.delete_file(deps.db, tenant_id=caller.tenant_id, file_id=_known_form(file_id)):
-        raise _no_such(file_id)
+        raise no_such_file(file_id)
     return json_reply(FileDeleted(id=file_id))
 
 
@@ -85,9 +85,5 @@ async def _find(deps: Deps, caller: Authenticated, file_id: str) -> FileRecord:
 def _known_form(text: str) -> FileId:
     """Return the text as an id; what cannot be one is not looked for. Raises NotFound."""
     if not is_id(text):
-        raise _no_such(text)
+        raise no_such_file(text)
     return FileId(text)
-
-
-def _no_such(file_id: str) -> NotFound:
-    return NotFound(f"No such File object: {file_id[:100]}", param="id")

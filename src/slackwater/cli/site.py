@@ -132,7 +132,7 @@ async def open_site(settings: Settings) -> AsyncIterator[Site]:
     db = Database.connect(
         settings.database_url.get_secret_value(),
         pool=PoolSettings(
-            hot=settings.database_connections,
+            hot=settings.database_hot_connections,
             other=settings.database_other_connections,
             prepare=settings.database_prepared_statements,
         ),

@@ -8,7 +8,7 @@ from psycopg.types.json import Jsonb
 from sqlalchemy import Interval, Select, bindparam, case, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from slackwater.db.compiled import compile_query
+from slackwater.db.compiled import compile_statement
 from slackwater.db.files import hold_input
 from slackwater.db.idempotency import Once, claim_once
 from slackwater.db.pages import Page, PageRequest
@@ -24,7 +24,7 @@ _HIDDEN: Final = frozenset(
 )
 _SHOWN: Final = tuple(column for column in batches.c if column.name not in _HIDDEN)
 
-_ONE: Final = compile_query(
+_ONE: Final = compile_statement(
     select(*_SHOWN).where(
         batches.c.tenant_id == bindparam("tenant_id"),
         batches.c.dialect == bindparam("dialect"),
@@ -35,7 +35,7 @@ _GIVEN: Final = (
     *("id", "tenant_id", "dialect", "endpoint", "completion_window", "invalid_lines", "output_expires_seconds"),
     *("input_file_id", "input_key", "input_bytes", "metadata"),
 )
-_CREATE: Final = compile_query(
+_CREATE: Final = compile_statement(
     insert(batches)
     .values({name: bindparam(name) for name in _GIVEN})
     .values(deadline=func.now() + bindparam("window", type_=Interval))
@@ -108,8 +108,8 @@ async def create_batch(db: Database, *, tenant_id: TenantId, new: NewBatch, once
             earlier = await claim_once(transaction, tenant_id=tenant_id, once=once, resource_id=new.id)
             if earlier is not None:
                 known = await _ONE.fetch_in(transaction, tenant_id=tenant_id, dialect=new.dialect, batch_id=earlier)
-                return _one(known, earlier)
-        source = await hold_input(transaction, tenant_id=tenant_id, file_id=new.input_file_id)
+                return _one(known, BatchId(earlier))
+        source = await hold_input(transaction, tenant_id=tenant_id, file_id=FileId(new.input_file_id))
         if source.purpose != "batch":
             raise BadRequest(
                 f"The file {source.id} has the purpose {source.purpose!r}; a batch reads a file of purpose 'batch'.",
@@ -195,7 +195,7 @@ async def _require_cursor(connection: AsyncConnection, tenant_id: TenantId, dial
         raise _unknown(after, param="after")
 
 
-def _one(rows: list[Any], batch_id: str) -> BatchRecord:
+def _one(rows: list[Any], batch_id: BatchId) -> BatchRecord:
     if not rows:
         raise _unknown(batch_id)
     return BatchRecord(**rows[0]._asdict())

@@ -1,7 +1,7 @@
-"""Statements written with SQLAlchemy and run past it: compiled once, then asked on the hot way (``hot.py``).
+"""Statements written with SQLAlchemy and run past it: compiled once, then run on the hot way (``hot.py``).
 
-For what every request asks. Building, caching and running the same statement through SQLAlchemy costs several times
-what the database needs to answer it.
+For what every request asks and every upload and batch writes. Building, caching and running the same statement through
+SQLAlchemy costs several times what the database needs to answer it.
 """
 
 from collections.abc import Mapping
@@ -15,12 +15,12 @@ from slackwater.db.session import Database, DriverTransaction
 
 
 @dataclass(frozen=True, slots=True)
-class CompiledQuery:
-    """A query as the driver wants it."""
+class CompiledStatement:
+    """A statement as the driver wants it."""
 
     text: str
     constants: Mapping[str, Any]
-    """Parameters whose values stand in the query itself."""
+    """Parameters whose values stand in the statement itself."""
 
     async def fetch(self, db: Database, stage: str, **params: object) -> list[Any]:
         """Run it as a transaction of its own; see :meth:`Database.fetch`."""
@@ -31,8 +31,8 @@ class CompiledQuery:
         return await transaction.fetch(self.text, {**self.constants, **params})
 
 
-def compile_query(query: ClauseElement) -> CompiledQuery:
+def compile_statement(statement: ClauseElement) -> CompiledStatement:
     """Compile a statement whose open parameters are ``bindparam`` by name; an INSERT must name all its columns."""
-    compiled = query.compile(dialect=PGDialect_psycopg())  # type: ignore[no-untyped-call]  # SQLAlchemy left it unannotated
+    compiled = statement.compile(dialect=PGDialect_psycopg())  # type: ignore[no-untyped-call]  # SQLAlchemy left it unannotated
     constants = {name: value for name, value in compiled.params.items() if value is not None}
-    return CompiledQuery(str(compiled), constants)
+    return CompiledStatement(str(compiled), constants)

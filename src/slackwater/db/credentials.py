@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 from sqlalchemy import Select, bindparam, func, insert, literal, or_, select, update
 
 from slackwater.db.audit import record_act
-from slackwater.db.compiled import compile_query
+from slackwater.db.compiled import compile_statement
 from slackwater.db.session import Database
 from slackwater.db.tables import api_keys, tenants
 from slackwater.domain.errors import NotFound
@@ -167,7 +167,7 @@ def _holder() -> Select[Any]:
     return select(found.c.id, found.c.tenant_id, found.c.role).add_cte(noted)
 
 
-_HOLDER: Final = compile_query(_holder())
+_HOLDER: Final = compile_statement(_holder())
 """Asked with every request."""
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from sqlalchemy import BindParameter, ColumnElement, Interval, Select, bindparam, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from slackwater.db.compiled import compile_query
+from slackwater.db.compiled import compile_statement
 from slackwater.db.idempotency import Once, claim_once
 from slackwater.db.pages import Page, PageRequest
 from slackwater.db.session import Database, DriverTransaction
@@ -45,11 +45,11 @@ def _visible(tenant_id: TenantId | BindParameter[str]) -> Select[Any]:
 
 
 _GIVEN: Final = ("id", "tenant_id", "purpose", "filename", "size_bytes", "sha256", "object_key")
-_ONE: Final = compile_query(_visible(bindparam("tenant_id")).where(files.c.id == bindparam("file_id")))
-_ONE_HELD: Final = compile_query(
+_ONE: Final = compile_statement(_visible(bindparam("tenant_id")).where(files.c.id == bindparam("file_id")))
+_ONE_HELD: Final = compile_statement(
     _visible(bindparam("tenant_id")).where(files.c.id == bindparam("file_id")).with_for_update(read=True)
 )
-_CREATE: Final = compile_query(
+_CREATE: Final = compile_statement(
     insert(files)
     .values({name: bindparam(name) for name in _GIVEN})
     .values(expires_at=func.now() + bindparam("expires_after", type_=Interval))
@@ -107,7 +107,7 @@ async def create_file(db: Database, *, tenant_id: TenantId, new: NewFile, once: 
     async with db.driver_transaction("intake.file") as transaction:
         earlier = await claim_once(transaction, tenant_id=tenant_id, once=once, resource_id=new.id)
         if earlier is not None:
-            return _one(await _ONE.fetch_in(transaction, tenant_id=tenant_id, file_id=earlier), earlier)
+            return _one(await _ONE.fetch_in(transaction, tenant_id=tenant_id, file_id=earlier), FileId(earlier))
         (made,) = await _CREATE.fetch_in(transaction, **values)
         return FileRecord(**made._asdict())
 
@@ -147,7 +147,7 @@ async def delete_file(db: Database, *, tenant_id: TenantId, file_id: FileId) -> 
         return (await connection.execute(statement)).one_or_none() is not None
 
 
-async def hold_input(transaction: DriverTransaction, *, tenant_id: TenantId, file_id: str) -> FileRecord:
+async def hold_input(transaction: DriverTransaction, *, tenant_id: TenantId, file_id: FileId) -> FileRecord:
     """Return a file and keep it from being deleted until this transaction ends; raises as :func:`get_file` does.
 
     Without the lock a file could be deleted and purged between this look and the batch that needs its bytes.
@@ -156,13 +156,18 @@ async def hold_input(transaction: DriverTransaction, *, tenant_id: TenantId, fil
     return _one(found, file_id, param="input_file_id")
 
 
-def _one(rows: list[Any], file_id: str, *, param: str = "id") -> FileRecord:
+def no_such_file(file_id: str, *, param: str = "id") -> NotFound:
+    """Return what is said of a file that a tenant does not have; the id may be any text."""
+    return NotFound(f"No such File object: {file_id[:100]}", param=param)
+
+
+def _one(rows: list[Any], file_id: FileId, *, param: str = "id") -> FileRecord:
     if not rows:
-        raise NotFound(f"No such File object: {file_id[:100]}", param=param)
+        raise no_such_file(file_id, param=param)
     return FileRecord(**rows[0]._asdict())
 
 
 async def _require_cursor(connection: AsyncConnection, tenant_id: TenantId, after: str) -> None:
     statement = select(files.c.id).where(files.c.tenant_id == tenant_id, files.c.id == after)
     if (await connection.execute(statement)).one_or_none() is None:
-        raise NotFound(f"No such File object: {after}", param="after")
+        raise no_such_file(after, param="after")

@@ -13,7 +13,7 @@ from sqlalchemy import Interval, bindparam, case, func
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.sql.dml import ReturningInsert
 
-from slackwater.db.compiled import compile_query
+from slackwater.db.compiled import compile_statement
 from slackwater.db.session import DriverTransaction
 from slackwater.db.tables import idempotency_keys
 from slackwater.domain.errors import BadRequest
@@ -80,5 +80,5 @@ def _claim() -> ReturningInsert[tuple[Any, ...]]:
     ).returning(idempotency_keys.c.resource_id, idempotency_keys.c.body_sha256)
 
 
-_CLAIM: Final = compile_query(_claim())
+_CLAIM: Final = compile_statement(_claim())
 """Part of every create, so it is put together once: building it costs more than running it."""

@@ -1,7 +1,8 @@
 """The one way to the database: a pool, and transactions that say which stage they belong to.
 
-Every transaction of the service passes :meth:`Database.transaction`, so that crash points and faults can be enumerated
-from one place. A driver error that means "PostgreSQL does not answer" becomes DatabaseUnavailable at this edge.
+Every transaction of the service passes :class:`Database` (``transaction``, ``driver_transaction``, ``fetch``), so that
+crash points and faults can be enumerated from one place. A driver error that means "PostgreSQL does not answer" becomes
+DatabaseUnavailable at this edge.
 """
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, InvalidatePoolError, Oper
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from slackwater.db.hot import HotPool, run, was_hung_up
+from slackwater.db.hot import HotPool, run_statement, was_hung_up
 from slackwater.domain.errors import DatabaseUnavailable
 
 _DOES_NOT_ANSWER = "the database does not answer; try again shortly"
@@ -105,7 +106,7 @@ class DriverTransaction:
 
     async def fetch(self, statement: str, params: Mapping[str, Any]) -> list[Any]:
         """Run one statement and return its rows as named tuples."""
-        return await run(self._connection, statement, params)
+        return await run_statement(self._connection, statement, params)
 
     async def copy(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         """Write rows with COPY, the cheapest way for thousands of them. The names are ours, never a caller's."""

@@ -86,7 +86,7 @@ class Finisher:
         """Write the result files and end the batch."""
         unrun: Sequence[UnrunChunk] = ()
         if claim.ending != "completed":
-            # A batch that is completed has neither: its last commit made it so.
+            # A batch that is complete has no leases and no chunks that did not run: that is what made it complete.
             self.revoked(await revoke_leases(self.db, claim.batch_id))
             unrun = await unrun_chunks(self.db, claim.batch_id)
         parts = await committed_parts(self.db, claim.batch_id)

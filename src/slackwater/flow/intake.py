@@ -13,11 +13,11 @@ from typing import Final
 
 from slackwater.blobs.protocol import BlobStore
 from slackwater.db.batches import BatchRecord, NewBatch, create_batch
-from slackwater.db.files import FileRecord, NewFile, create_file
+from slackwater.db.files import FileRecord, NewFile, create_file, no_such_file
 from slackwater.db.idempotency import Once
 from slackwater.db.session import Database
 from slackwater.domain.endpoints import ENDPOINTS
-from slackwater.domain.errors import BadRequest, NotFound, RequestRefused
+from slackwater.domain.errors import BadRequest, RequestRefused
 from slackwater.domain.ids import BatchId, TenantId, is_id
 
 _WINDOW: Final = re.compile(r"([1-9][0-9]{0,3})([hd])", re.ASCII)
@@ -81,7 +81,7 @@ async def start_batch(
     window = completion_window(request.completion_window, rules)
     if not is_id(request.input_file_id):
         # Never asked of the database: it may hold anything, U+0000 included.
-        raise NotFound(f"No such File object: {request.input_file_id[:100]}", param="input_file_id")
+        raise no_such_file(request.input_file_id, param="input_file_id")
     new = NewBatch(
         id=batch_id,
         dialect=request.dialect,

@@ -1,7 +1,7 @@
 """Scratch files of planning: nameless, so that they are gone with the process, however it ends.
 
-A small one never reaches the disk: making a file costs more than planning ten lines. Where they do, all of this blocks
-and belongs in a thread.
+A small one stays in memory: making a file costs more than planning ten lines. Large ones block on the disk, and what
+works on them belongs in a thread (:meth:`PlanScratch.off_loop`).
 """
 
 import asyncio
@@ -20,8 +20,10 @@ T = TypeVar("T")
 
 PIECE_BYTES: Final = 1 << 20
 SMALL_BYTES: Final = 1 << 16
-"""Up to here a scratch file stays in memory. A hundred lines of half a kilobyte are planned in less than a
-millisecond, for which no thread is worth its while."""
+"""Up to here a scratch file stays in memory."""
+SMALL_LINES: Final = 200
+"""Work on no more than this, in :data:`SMALL_BYTES`, takes a millisecond or two: no thread is worth its while. Bytes
+alone would not tell: as many bytes of two-byte lines take half a second."""
 _NONE: Final = -1
 
 
@@ -90,6 +92,8 @@ class PlanScratch:
         """``folder`` must exist and have room for a copy of the input."""
         self._files = ExitStack()
         self._folder = folder
+        self._lines = 0
+        """Of an input that is small in bytes."""
         self.input = self.file()
         """The input, byte for byte."""
         self.records = self.file()
@@ -106,15 +110,17 @@ class PlanScratch:
     def take(self, block: bytes, scanned: Scanned) -> None:
         """Keep one block of the input and what became of its lines."""
         self.input.append(block)
+        if self.input.size_bytes <= SMALL_BYTES:
+            self._lines += block.count(b"\n")
         self.records.append(b"".join(scanned.records))
         self.refused.append(b"".join(scanned.refused_records))
         self.error_lines.append(b"".join(scanned.error_lines))
 
-    async def run(self, call: Callable[[], T], *, adding: int = 0) -> T:
-        """Run a call that works on these files and adds so many bytes of input; in a thread where it takes long."""
-        if self.input.size_bytes + adding <= SMALL_BYTES:
-            return call()
-        return await in_thread(call)
+    async def off_loop(self, call: Callable[[], T], *, adding: bytes = b"") -> T:
+        """Run a call that works on these files, and adds this to the input: in a thread, where it may take long."""
+        if self.input.size_bytes + len(adding) > SMALL_BYTES or self._lines + adding.count(b"\n") > SMALL_LINES:
+            return await in_thread(call)
+        return call()
 
     def __enter__(self) -> Self:
         return self

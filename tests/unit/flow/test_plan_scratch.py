@@ -7,11 +7,13 @@ from hypothesis import strategies as st
 
 from slackwater.domain.errors import Unavailable
 from slackwater.domain.scan import Scanned
-from slackwater.flow.plan_scratch import SMALL_BYTES, PlanScratch, ScratchFile
+from slackwater.flow.plan_scratch import SMALL_BYTES, SMALL_LINES, PlanScratch, ScratchFile
 
 
-def descriptors() -> int:
-    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+def open_below(folder: Path) -> int:
+    """How many files this process has open that live in a folder, with or without a name."""
+    links = [link.readlink() for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    return sum(str(link).startswith(str(folder)) for link in links)
 
 
 @settings(deadline=None, max_examples=60)
@@ -43,21 +45,29 @@ def test_a_small_file_needs_no_disk_and_a_large_one_says_when_there_is_none(tmp_
 
 
 def test_a_large_file_has_no_name_and_is_given_back(tmp_path: Path) -> None:
-    before = descriptors()
     with ScratchFile(tmp_path) as file:
         file.append(b"x" * (SMALL_BYTES + 1))
-        assert descriptors() == before + 1
+        assert open_below(tmp_path) == 1
         assert list(tmp_path.iterdir()) == []
     file.close()
 
-    assert descriptors() == before
+    assert open_below(tmp_path) == 0
 
 
-async def test_only_work_on_more_than_a_little_input_goes_to_a_thread(tmp_path: Path) -> None:
-    here = threading.get_ident()
+@pytest.mark.parametrize(
+    ("block", "here"),
+    [
+        (b"x" * SMALL_BYTES, True),
+        (b"x" * (SMALL_BYTES + 1), False),
+        (b"x\n" * SMALL_LINES, True),
+        (b"x\n" * (SMALL_LINES + 1), False),
+    ],
+)
+async def test_only_work_on_little_input_stays_on_the_event_loop(tmp_path: Path, block: bytes, *, here: bool) -> None:
+    ours = threading.get_ident()
     with PlanScratch(tmp_path) as scratch:
-        assert await scratch.run(threading.get_ident, adding=SMALL_BYTES) == here
-        assert await scratch.run(threading.get_ident, adding=SMALL_BYTES + 1) != here
+        assert (await scratch.off_loop(threading.get_ident, adding=block) == ours) is here
+        assert await scratch.off_loop(threading.get_ident) == ours
 
-        scratch.take(b"x" * (SMALL_BYTES + 1), Scanned([], [], []))
-        assert await scratch.run(threading.get_ident) != here
+        scratch.take(block, Scanned([], [], []))
+        assert (await scratch.off_loop(threading.get_ident) == ours) is here

@@ -170,7 +170,7 @@ async def publish_plan(
 
 
 def _chunk_rows(batch_id: str, tenant_id: str, chunks: Sequence[PlannedChunk]) -> Iterator[tuple[Any, ...]]:
-    """Return the rows of chunks.
+    """Yield the rows of chunks.
 
     Lines are numbered in plan order, so that a line run twice keeps its number, and with it the ids of its result.
     """
