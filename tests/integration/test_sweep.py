@@ -1,5 +1,6 @@
 """What may go, goes, and nothing else. Real PostgreSQL and a local store."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,6 +13,7 @@ from slackwater.db.files import delete_file
 from slackwater.db.session import Database
 from slackwater.domain.errors import ObjectMissing
 from slackwater.domain.ids import batch_id, file_id
+from slackwater.flow.audit import audit
 from slackwater.flow.sweep import Sweeper
 from tests.service import Service, line, new_uuid, running_service
 
@@ -90,3 +92,33 @@ async def test_a_deleted_input_loses_its_bytes_only_when_its_batch_has_ended(ser
     await sweeper(service).sweep_files_once()
     with pytest.raises(ObjectMissing):
         await service.store.get(keys.input_key(running.input_file_id))
+    (unchecked,) = (await service.audit(batch)).unchecked
+    assert "input was deleted" in unchecked
+
+
+async def test_what_its_owner_deleted_of_a_batch_is_no_fault_and_what_is_left_is_checked(service: Service) -> None:
+    batch = await service.submit([line("a"), line("b")])
+    ended = await service.until(batch)
+    assert ended.output_file_id is not None
+    await delete_file(service.db, tenant_id=service.tenant, file_id=ended.output_file_id)
+    await service.audit(batch)
+
+    await sweeper(service).sweep_files_once()
+    (unchecked,) = (await service.audit(batch)).unchecked
+    assert "output file was deleted" in unchecked
+
+    await service.db.fetch("test", "UPDATE batches SET succeeded = 1, errored = 1 WHERE id = %(id)s", {"id": batch})
+    report = await audit(service.db, service.store, batch)
+    assert any("failed is the number of errors" in fault for fault in report.faults)
+
+
+async def test_a_batch_cancelled_before_it_was_planned_is_sound(service: Service) -> None:
+    service.stop.set()
+    await asyncio.sleep(0.3)
+    batch = await service.submit([line("a")])
+    assert (await service.cancel(batch)).status == "cancelled"
+
+    report = await service.audit(batch)
+
+    assert report.checks
+    assert not report.unchecked

@@ -1,15 +1,16 @@
 """Leased chunks through a worker: results, retries, cancel, expiry, fences. Real PostgreSQL, simulated engines."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from slackwater.blobs.protocol import BlobStore
 from slackwater.db.session import Database
-from slackwater.domain.errors import LeaseLost
+from slackwater.domain.errors import DatabaseUnavailable, LeaseLost
 from slackwater.inference.simulated import Latency, SimulatedEngine, SimulatedSettings
 from slackwater.inference.simulated_faults import FaultPlan
 from tests.service import Service, line, running_service
@@ -129,6 +130,9 @@ async def test_a_worker_that_vanishes_loses_nothing(
 
 async def test_a_worker_whose_name_is_taken_ends_and_says_why(service: Service) -> None:
     first = service.workers[0]
+    async with asyncio.timeout(10):
+        while not await service.db.fetch("test", "SELECT 1 FROM workers WHERE engine_ready", {}):
+            await asyncio.sleep(0.02)
 
     service.add_worker(SimulatedEngine(), name="worker-1")
 
@@ -165,6 +169,34 @@ async def test_every_fault_of_an_engine_leaves_one_result_a_request(
         assert ended.status == "completed"
         assert ended.succeeded + ended.errored == 500
         await service.audit(batch)
+
+
+async def test_a_worker_told_to_stop_ends_although_its_database_is_away(
+    slow_service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = await slow_service.submit(line(f"r{n}", f"{n}") for n in range(300))
+    async with asyncio.timeout(30):
+        while (await slow_service.get(batch)).succeeded == 0:
+            await asyncio.sleep(0.02)
+    monkeypatch.setattr("slackwater.flow.work._LAST_SECONDS", 0.5)
+    fetch = slow_service.db.fetch
+
+    async def away(stage: str, statement: str, params: Mapping[str, Any]) -> list[Any]:
+        if stage.startswith("work."):
+            raise DatabaseUnavailable("the database is away")
+        return await fetch(stage, statement, params)
+
+    with monkeypatch.context() as outage:
+        outage.setattr(slow_service.db, "fetch", away)
+        slow_service.worker_stops[0].set()
+        async with asyncio.timeout(15):
+            await slow_service.workers[0]
+
+    # Its leases end with its heartbeat, here at once; nothing it had finished and not committed counts.
+    await slow_service.db.fetch("test", "UPDATE workers SET heartbeat_at = now() - interval '1 hour'", {})
+    slow_service.add_worker(SimulatedEngine(), name="another")
+    assert (await slow_service.until(batch)).succeeded == 300
+    await slow_service.audit(batch)
 
 
 async def test_a_drained_worker_ends_what_it_runs_and_gives_back_the_rest(slow_service: Service) -> None:

@@ -20,6 +20,8 @@ T = TypeVar("T")
 AsJson = Annotated[bool, typer.Option("--json", help="JSON lines also on a terminal.")]
 
 _ACTOR: Final = "command line"
+_MOST_DAYS: Final = 36_500.0
+_MOST_WEIGHT: Final = 1_000_000.0
 
 tenant = typer.Typer(name="tenant", help="Tenants: create, list.", no_args_is_help=True)
 key = typer.Typer(name="key", help="API keys: create, list, revoke.", no_args_is_help=True)
@@ -47,7 +49,9 @@ def with_database(act: "Callable[[Database], Awaitable[T]]") -> T:
 @tenant.command("create")
 def tenant_create(
     name: Annotated[str, typer.Argument(help="A name of its own.")],
-    weight: Annotated[float, typer.Option(min=0.001, help="Share of contended capacity, relative to others.")] = 1.0,
+    weight: Annotated[
+        float, typer.Option(min=0.001, max=_MOST_WEIGHT, help="Share of contended capacity, relative to others.")
+    ] = 1.0,
     max_lines: Annotated[int | None, typer.Option(min=1, help="Most lines of one batch.")] = None,
     max_input_bytes: Annotated[int | None, typer.Option(min=1, help="Most bytes of one batch input.")] = None,
     *,
@@ -84,7 +88,9 @@ def key_create(
     tenant_name: Annotated[str, typer.Argument(metavar="TENANT", help="The tenant's name or id.")],
     *,
     operator: Annotated[bool, typer.Option("--operator", help="A key that may also operate the service.")] = False,
-    days: Annotated[float | None, typer.Option(min=0.001, help="Days until it expires; never when unset.")] = None,
+    days: Annotated[
+        float | None, typer.Option(min=0.001, max=_MOST_DAYS, help="Days until it expires; never when unset.")
+    ] = None,
 ) -> None:
     """Make an API key and print its secret, this once."""
     from slackwater.cli.site import new_uuid

@@ -42,6 +42,8 @@ def _show(report: Report) -> None:
     )
     for check in report.checks:
         console.print(Text("  ok     ", style="green"), Text(plain(check)), sep="")
+    for what in report.unchecked:
+        console.print(Text("  -      ", style="yellow"), Text(plain(what)), sep="")
     for fault in report.faults:
         console.print(Text("  FAULT  ", style="bold red"), Text(plain(fault)), sep="")
     console.print("sound" if report.sound else f"{len(report.faults)} faults", style="bold")

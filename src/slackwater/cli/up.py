@@ -8,9 +8,9 @@ import asyncio
 import contextlib
 import fcntl
 import json
+import logging
 import os
 import secrets
-import socket
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -23,6 +23,8 @@ import structlog
 from slackwater.blobs.bucket import prepare_bucket
 from slackwater.cli.children import Child, Role
 from slackwater.cli.folders import Folders
+from slackwater.cli.people_exits import say
+from slackwater.cli.ports import port_or_free, probe_ports, reachable
 from slackwater.cli.profile import Profile, read_profile, write_profile
 from slackwater.cli.site import new_uuid, stop_event, store_settings
 from slackwater.config import PREFIX, Settings
@@ -59,8 +61,12 @@ def up(settings: Settings, folders: Folders, options: UpOptions) -> None:
     for folder in (folders.data, folders.logs, folders.scratch):
         folder.mkdir(parents=True, exist_ok=True)
     folders.data.chmod(0o700)
-    with _only_one(folders.data), _database(settings, folders) as database_url:
+    with _only_one(folders.data), contextlib.ExitStack() as running:
+        say(f"starting in {folders.data} …")
+        database_url = running.enter_context(_database(settings, folders))
         store_url = settings.store_url if "store_url" in settings.model_fields_set else f"file://{folders.objects}"
+        # `slackwater migrate` shows what alembic does; here nobody has asked.
+        logging.getLogger("alembic").setLevel(logging.WARNING)
         migrate(database_url)
         with asyncio.Runner() as runner:
             runner.run(_Service(settings, folders, options, database_url, store_url).run())
@@ -103,12 +109,12 @@ class _Service:
         self._database_url = database_url
         self._store_url = store_url
         chosen = "api_port" in settings.model_fields_set
-        self._api_port = settings.api_port if chosen else _port_or_free(settings.api_host, settings.api_port)
+        self._api_port = settings.api_port if chosen else port_or_free(settings.api_host, settings.api_port)
         self._probes: dict[str, int] = {}
 
     @property
     def _base_url(self) -> str:
-        return f"http://{_reachable(self._settings.api_host)}:{self._api_port}/v1"
+        return f"http://{reachable(self._settings.api_host)}:{self._api_port}/v1"
 
     async def run(self) -> None:
         """Start every role, say how to use the service, wait for the end, and end every role."""
@@ -180,7 +186,7 @@ class _Service:
 
     def _roles(self) -> list[Role]:
         """List the children in the order in which they start."""
-        probes = _probe_ports(self._settings.probe_port, 2 + self._options.workers)
+        probes = probe_ports(self._settings.probe_port, 2 + self._options.workers)
         roles = [
             self._role(
                 "api", probes[0], stop_seconds=20.0, API_HOST=self._settings.api_host, API_PORT=str(self._api_port)
@@ -231,8 +237,7 @@ class _Service:
     def _greet(self, profile: Profile) -> None:
         """Say where the service is and how to try it."""
         lines = [
-            "",
-            "Slackwater is up.",
+            "\nSlackwater is up.",
             f"  base URL  {profile.base_url}",
             f"  tenant    {profile.tenant}",
             f"  API key   {profile.api_key}",
@@ -269,32 +274,3 @@ def _answers(url: str) -> bool:
             return bool(answer.status == 200)  # noqa: PLR2004
     except (urllib.error.URLError, OSError):
         return False
-
-
-def _reachable(host: str) -> str:
-    """Return the address at which this machine reaches a server that listens on ``host``."""
-    return "127.0.0.1" if host == "0.0.0.0" else host  # noqa: S104
-
-
-def _port_or_free(host: str, port: int) -> int:
-    """Return the port if nobody listens there, else a free one."""
-    with socket.socket() as probe:
-        try:
-            probe.bind((host, port))
-        except OSError:
-            return _free_ports(1)[0]
-    return port
-
-
-def _probe_ports(first: int, count: int) -> list[int]:
-    """Return the ports from ``first`` on, each replaced by a free one where it is taken."""
-    return [_port_or_free("127.0.0.1", port) for port in range(first, first + count)]
-
-
-def _free_ports(count: int) -> list[int]:
-    """Find ports that are free now, all different."""
-    with contextlib.ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]

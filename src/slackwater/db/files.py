@@ -12,7 +12,7 @@ from sqlalchemy import BindParameter, ColumnElement, Interval, Select, bindparam
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from slackwater.db.compiled import compile_statement
-from slackwater.db.idempotency import Once, claim_once
+from slackwater.db.idempotency import Once, claim_once, reclaim
 from slackwater.db.pages import Page, PageRequest
 from slackwater.db.session import Database, DriverTransaction
 from slackwater.db.tables import files
@@ -89,7 +89,7 @@ class FileRecord:
 async def create_file(db: Database, *, tenant_id: TenantId, new: NewFile, once: Once | None) -> FileRecord:
     """Make the row of a stored file. A repetition returns the earlier file: compare the ids, and drop the new object.
 
-    Raises BadRequest for an idempotency key that came with another body, NotFound where the earlier file is gone.
+    Raises BadRequest for an idempotency key that came with another body, NotFound where the file of such a key is gone.
     """
     values = {
         "id": new.id,
@@ -107,7 +107,11 @@ async def create_file(db: Database, *, tenant_id: TenantId, new: NewFile, once: 
     async with db.driver_transaction("intake.file") as transaction:
         earlier = await claim_once(transaction, tenant_id=tenant_id, once=once, resource_id=new.id)
         if earlier is not None:
-            return _one(await _ONE.fetch_in(transaction, tenant_id=tenant_id, file_id=earlier), FileId(earlier))
+            known = await _ONE.fetch_in(transaction, tenant_id=tenant_id, file_id=earlier)
+            if known or once.attempt == "explicit":
+                return _one(known, FileId(earlier))
+            # Deleted meanwhile, under an id that this caller never heard of: to an SDK that is no answer at all.
+            await reclaim(transaction, tenant_id=tenant_id, once=once, resource_id=new.id)
         (made,) = await _CREATE.fetch_in(transaction, **values)
         return FileRecord(**made._asdict())
 

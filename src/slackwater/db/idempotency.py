@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, Literal
 
-from sqlalchemy import Interval, bindparam, case, func
+from sqlalchemy import Interval, bindparam, case, func, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.sql.dml import ReturningInsert
 
@@ -51,7 +51,7 @@ async def claim_once(
     (kept,) = await _CLAIM.fetch_in(
         transaction,
         tenant_id=tenant_id,
-        route=once.route if once.attempt == "explicit" else f"{once.route} (silent)",
+        route=_route(once),
         key=once.key,
         body_sha256=once.body_sha256,
         resource_id=resource_id,
@@ -65,6 +65,15 @@ async def claim_once(
             code="idempotency_key_reused",
         )
     return str(kept.resource_id)
+
+
+async def reclaim(transaction: DriverTransaction, *, tenant_id: TenantId, once: Once, resource_id: str) -> None:
+    """Have what was claimed stand for another resource: the earlier one is gone, and nobody was ever told of it."""
+    await _RECLAIM.fetch_in(transaction, tenant_id=tenant_id, route=_route(once), key=once.key, resource_id=resource_id)
+
+
+def _route(once: Once) -> str:
+    return once.route if once.attempt == "explicit" else f"{once.route} (silent)"
 
 
 def _claim() -> ReturningInsert[tuple[Any, ...]]:
@@ -82,3 +91,9 @@ def _claim() -> ReturningInsert[tuple[Any, ...]]:
 
 _CLAIM: Final = compile_statement(_claim())
 """Part of every create, so it is put together once: building it costs more than running it."""
+
+_RECLAIM: Final = compile_statement(
+    update(idempotency_keys)
+    .where(*(idempotency_keys.c[name] == bindparam(name) for name in ("tenant_id", "route", "key")))
+    .values(resource_id=bindparam("resource_id"), created_at=func.clock_timestamp())
+)

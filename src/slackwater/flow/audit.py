@@ -35,6 +35,8 @@ class Report:
     """Lines in the error file."""
     checks: list[str] = field(default_factory=list)
     """What was checked and held."""
+    unchecked: list[str] = field(default_factory=list)
+    """What cannot be checked any more, since its owner has deleted it or its time is over."""
     faults: list[str] = field(default_factory=list)
 
     @property
@@ -63,6 +65,13 @@ async def audit(db: Database, store: BlobStore, batch_id: str) -> Report:
     report.check(batch.status in _TERMINAL, "the batch has ended", batch.status)
     if batch.status not in _TERMINAL:
         return report
+    if not batch.planned:
+        report.check(
+            batch.total == 0, "a batch that was stopped before it was planned counts nothing", f"{batch.total}"
+        )
+        report.check(batch.output_key is batch.error_key is None, "it has no result files")
+        _check_ledger(batch, report)
+        return report
     try:
         await _check_lines(store, batch, report)
         await _check_pointers(store, batch, report)
@@ -74,21 +83,51 @@ async def audit(db: Database, store: BlobStore, batch_id: str) -> Report:
 
 async def _check_lines(store: BlobStore, batch: AuditedBatch, report: Report) -> None:
     """Every valid input line exactly once over the two files, and the counts are the files'."""
+    gone = await _gone(store, batch, report)
+    output = _FileFacts()
+    errors = _FileFacts()
+    await _read_results(store, None if batch.output_key in gone else batch.output_key, output, report)
+    await _read_results(store, None if batch.error_key in gone else batch.error_key, errors, report)
+    report.succeeded, report.failed = output.lines, errors.lines
+    unique = not (output.ids & errors.ids or output.repeated or errors.repeated)
+    report.check(unique, "result ids are unique")
+    if batch.input_key not in gone:
+        asked, undecodable = await _read_input(store, batch.input_key)
+        report.lines = asked.total() + undecodable
+        report.check(batch.total == report.lines, "total is the number of requests", f"{batch.total}, {report.lines}")
+        if not gone:
+            _check_ids(asked, undecodable, output, errors, report)
+    _check_counts(batch, report)
+    if batch.output_key not in gone:
+        _check_output(batch, output, report)
+    if batch.error_key not in gone:
+        _check_errors(batch, errors, report)
+
+
+async def _gone(store: BlobStore, batch: AuditedBatch, report: Report) -> frozenset[str | None]:
+    """Return the keys of deleted files whose bytes are gone, and note that they cannot be checked."""
+    gone: set[str] = set()
+    named = {batch.input_key: "input", batch.output_key: "output file", batch.error_key: "error file"}
+    for key in sorted(batch.deleted_keys):
+        try:
+            await store.size(key)
+        except ObjectMissing:
+            gone.add(key)
+            report.unchecked.append(f"the {named[key]} was deleted or has expired: its lines cannot be read any more")
+    return frozenset(gone)
+
+
+async def _read_input(store: BlobStore, key: str) -> "tuple[Counter[str | None], int]":
+    """Count the requests of an input by custom id, and those whose id cannot be read."""
     asked: Counter[str | None] = Counter()
     undecodable = 0
-    async for line in _lines(store, batch.input_key):
+    async for line in _lines(store, key):
         custom_id = _custom_id(line)
         if custom_id is None:
             undecodable += 1
         else:
             asked[custom_id] += 1
-    output = _FileFacts()
-    errors = _FileFacts()
-    await _read_results(store, batch.output_key, output, report)
-    await _read_results(store, batch.error_key, errors, report)
-    report.lines, report.succeeded, report.failed = asked.total() + undecodable, output.lines, errors.lines
-    _check_ids(asked, undecodable, output, errors, report)
-    _check_counts(batch, output, errors, report)
+    return asked, undecodable
 
 
 def _check_ids(
@@ -109,23 +148,30 @@ def _check_ids(
     report.check(not twice, "no request has two results", f"{len(twice)} have more: {twice[:_SHOWN]}")
     matched = unmatched <= unnamed and len(strangers) <= undecodable
     report.check(matched, "every result has a request", f"{unmatched} for {unnamed}: {strangers[:_SHOWN]}")
-    unique = not (output.ids & errors.ids or output.repeated or errors.repeated)
-    report.check(unique, "result ids are unique")
 
 
-def _check_counts(batch: AuditedBatch, output: "_FileFacts", errors: "_FileFacts", report: Report) -> None:
-    """The batch's counts and usage are those of its files."""
+def _check_counts(batch: AuditedBatch, report: Report) -> None:
+    """The counts of the batch add up."""
     failed = batch.errored + batch.cancelled + batch.expired
     counted = f"succeeded {batch.succeeded}, failed {failed}, total {batch.total}"
-    report.check(batch.total == report.lines, "total is the number of requests", f"{counted}, {report.lines} lines")
-    report.check(batch.succeeded == output.lines, "completed is the number of outputs", f"{counted}, {output.lines}")
-    report.check(failed == errors.lines, "failed is the number of errors", f"{counted}, {errors.lines}")
     report.check(batch.succeeded + failed == batch.total, "counts add up", counted)
+
+
+def _check_output(batch: AuditedBatch, output: "_FileFacts", report: Report) -> None:
+    """What the batch counts as completed and as usage is what its output file holds."""
+    found = f"{batch.succeeded}, {output.lines} lines"
+    report.check(batch.succeeded == output.lines, "completed is the number of outputs", found)
     report.check((batch.output_key is None) == (output.lines == 0), "there is an output file only with lines")
-    report.check((batch.error_key is None) == (errors.lines == 0), "there is an error file only with lines")
     stated = (batch.input_tokens, batch.output_tokens)
     summed = (output.input_tokens, output.output_tokens)
     report.check(stated == summed, "usage is the sum over the output lines", f"batch {stated}, lines {summed}")
+
+
+def _check_errors(batch: AuditedBatch, errors: "_FileFacts", report: Report) -> None:
+    """What the batch counts as failed is what its error file holds, and none of it costs."""
+    failed = batch.errored + batch.cancelled + batch.expired
+    report.check(failed == errors.lines, "failed is the number of errors", f"{failed}, {errors.lines} lines")
+    report.check((batch.error_key is None) == (errors.lines == 0), "there is an error file only with lines")
     report.check(errors.input_tokens == errors.output_tokens == 0, "no error line has usage")
 
 
@@ -171,7 +217,9 @@ async def _read_results(store: BlobStore, key: str | None, facts: _FileFacts, re
 async def _check_pointers(store: BlobStore, batch: AuditedBatch, report: Report) -> None:
     """Every pointer of a file or a committed chunk leads to the bytes it names."""
     wrong = []
-    pointers = [*batch.file_pointers, *batch.part_pointers]
+    # A part that is a whole batch's results is also its file, and goes with it.
+    named = (*batch.file_pointers, *batch.part_pointers)
+    pointers = [pointer for pointer in named if pointer.key not in batch.deleted_keys]
     for pointer in pointers:
         digest, size = hashlib.sha256(), 0
         async for piece in store.read(pointer.key):

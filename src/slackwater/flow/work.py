@@ -30,6 +30,8 @@ _IDLE_SYNC_SECONDS: Final = 1.0
 _HUNGRY_SYNC_SECONDS: Final = 0.1
 _LEAST_SYNC_GAP_SECONDS: Final = 0.05
 _ENGINE_CHECK_SECONDS: Final = 0.5
+_LAST_SECONDS: Final = 10.0
+"""Beyond the grace: how long commits and returns may still take before the process ends without them."""
 
 
 class WorkObserver(FeedObserver, HoldingsObserver, Protocol):
@@ -85,6 +87,8 @@ class Worker:
         self._nudge = asyncio.Event()
         self._doubt = asyncio.Event()
         self._engine_up = True
+        self._overdue = False
+        """Set when a drain has lasted too long: the database is away, or has forgotten us."""
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until ``stop`` is set, then finish what runs within the grace and give the rest back.
@@ -111,7 +115,7 @@ class Worker:
                 raise
             raise lost.exceptions[0] from None
         finally:
-            await holdings.settle()
+            await holdings.settle(_LAST_SECONDS)
             await feeder.close()
 
     def _equip(self) -> tuple[Feeder, Holdings]:
@@ -169,7 +173,7 @@ class Worker:
 
     async def _sync_for_ever(self, stop: asyncio.Event, feeder: Feeder, holdings: Holdings) -> None:
         """Poll: every second, soon after each commit, and often while there is room and work waits."""
-        while not (stop.is_set() and holdings.empty):
+        while not (stop.is_set() and (holdings.empty or self._overdue)):
             self._nudge.clear()
             began = self._clock()
             pause = _IDLE_SYNC_SECONDS
@@ -245,12 +249,17 @@ class Worker:
             self._doubt.set()
 
     async def _drain(self, stop: asyncio.Event, holdings: Holdings) -> None:
-        """When told to stop: take nothing new, and give back what does not end within the grace."""
+        """When told to stop: take nothing new, give back what does not end within the grace, and end in any case."""
         await stop.wait()
         holdings.taking = False
         self._nudge.set()
         await asyncio.sleep(self._settings.drain_seconds)
-        await holdings.give_back()
+        giving = asyncio.create_task(holdings.give_back())
+        done, _ = await asyncio.wait({giving}, timeout=_LAST_SECONDS)
+        giving.cancel()
+        for task in done:
+            task.result()
+        self._overdue = True
         self._nudge.set()
 
 

@@ -225,10 +225,19 @@ class Holdings:
         for lease in leases:
             await self._release(lease)
 
-    async def settle(self) -> None:
-        """Wait until every task of its own has ended."""
-        while self._tasks:
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+    async def settle(self, seconds: float) -> None:
+        """Wait until every task of its own has ended, and end those that take longer.
+
+        What they were about to write is refused or swept later: their leases end with this worker's heartbeat.
+        """
+        until = self._clock() + seconds
+        while self._tasks and (left := until - self._clock()) > 0:
+            await asyncio.wait(self._tasks, timeout=left)
+        if self._tasks:
+            _LOG.warning("ends without committing: the database or the store is away", chunks=len(self._committing))
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _halt(self, run: ChunkRun) -> None:
         """Run nothing more of a chunk, and wait until the engine has let go of it."""

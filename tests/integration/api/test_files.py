@@ -316,6 +316,17 @@ async def test_an_upload_sent_again_by_the_sdk_makes_one_file(api: Api) -> None:
     assert len(await stored(api)) == 2
 
 
+async def test_an_upload_sent_again_by_the_sdk_whose_file_is_deleted_makes_a_new_one(api: Api) -> None:
+    first = await upload(api)
+    await api.sdk().files.delete(first.id)
+
+    again = await upload(api, extra_headers={"x-stainless-retry-count": "1"})
+    once_more = await upload(api, extra_headers={"x-stainless-retry-count": "2"})
+
+    assert again.id != first.id
+    assert once_more == again
+
+
 async def test_a_store_that_is_down_is_a_503_that_invites_a_retry(api: Api, tmp_path: Path) -> None:
     class Down:
         def writer(self, key: str, *, stage: str) -> Any:

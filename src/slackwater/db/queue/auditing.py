@@ -26,9 +26,13 @@ class AuditedBatch:
 
     status: str
     errors: list[Any] | None
+    planned: bool
+    """Whether its input was ever read to the end: False for a batch cancelled before that."""
     input_key: str
     output_key: str | None
     error_key: str | None
+    deleted_keys: frozenset[str]
+    """Which of these belong to files that are deleted or past their time: their bytes may be gone."""
     total: int
     succeeded: int
     errored: int
@@ -59,9 +63,19 @@ async def audited_batch(db: Database, batch_id: str) -> AuditedBatch | None:
     return AuditedBatch(
         status=batch.status,
         errors=batch.errors,
+        planned=batch.planned,
         input_key=batch.input_key,
         output_key=batch.output_key,
         error_key=batch.error_key,
+        deleted_keys=frozenset(
+            key
+            for key, deleted in (
+                (batch.input_key, batch.input_deleted),
+                (batch.output_key, batch.output_deleted),
+                (batch.error_key, batch.error_deleted),
+            )
+            if deleted
+        ),
         total=batch.total,
         succeeded=batch.succeeded,
         errored=batch.errored,

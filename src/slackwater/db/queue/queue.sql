@@ -465,11 +465,14 @@ RETURNING w.id;
 
 -- name: audit_batch
 -- One batch as its rows have it.
-SELECT b.status, b.errors, b.input_key, o.object_key AS output_key, e.object_key AS error_key, b.total, b.succeeded,
+SELECT b.status, b.errors, b.in_progress_at IS NOT NULL AS planned, b.input_key, o.object_key AS output_key,
+       e.object_key AS error_key, i.id IS NULL OR i.deleted_at IS NOT NULL AS input_deleted,
+       o.deleted_at IS NOT NULL AS output_deleted, e.deleted_at IS NOT NULL AS error_deleted, b.total, b.succeeded,
        b.errored, b.cancelled, b.expired, b.input_tokens, b.output_tokens, b.chunks_total,
        (SELECT count(*) FROM chunks c WHERE c.batch_id = b.id) AS chunks_kept,
        (SELECT count(*) FROM chunks c WHERE c.batch_id = b.id AND c.state = 'done') AS chunks_committed
 FROM batches b
+LEFT JOIN files i ON i.id = b.input_file_id
 LEFT JOIN files o ON o.id = b.output_file_id
 LEFT JOIN files e ON e.id = b.error_file_id
 WHERE b.id = %(batch_id)s;
