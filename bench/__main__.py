@@ -13,7 +13,7 @@ from rich.console import Console
 
 from bench.catalogue import BENCHMARKS, Benchmark, chosen
 from bench.machine import machine_facts, warnings
-from bench.results import LATEST, Results
+from bench.results import LATEST, Results, with_figures
 from bench.scale import FULL, NORMAL, QUICK, Progress, Run, Scale
 from bench.vllm_programs import find_python
 from slackwater.logs import configure
@@ -33,7 +33,8 @@ def main() -> int:
             print(f"{each.name:10}{each.subject}{' (with --full)' if each.full_only else ''}")
         return 0
     if given.write_docs:
-        _PAGE.write_text(Results.read(given.results or _RESULTS / LATEST).page(_PAGE.read_text()))
+        runs = [Results.read(path) for path in given.results or [_RESULTS / LATEST]]
+        _PAGE.write_text(with_figures(_PAGE.read_text(), runs))
         return 0
     configure("error", stream=sys.stderr, terminal=sys.stderr.isatty())
     # What was started is ended by the blocks that started it, however this run ends.
@@ -94,7 +95,9 @@ def _parsed() -> Namespace:
     parser.add_argument(
         "--write-docs", action="store_true", help="write results into docs/benchmarks.md, measure nothing"
     )
-    parser.add_argument("--results", type=Path, help="the results to write; the latest by default")
+    parser.add_argument(
+        "--results", type=Path, nargs="+", help="the runs to write, one after the other; the latest by default"
+    )
     given = parser.parse_args()
     try:
         chosen(given.only)

@@ -1,7 +1,7 @@
 """Results on disk, as a table for people, and as a block of docs/benchmarks.md."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
@@ -85,21 +85,24 @@ class Results:
             earlier = name
         return table
 
-    def page(self, page: str) -> str:
-        """Return a page of documentation with the block between its markers replaced. Raises ValueError without."""
-        before, begin, rest = page.partition(_BEGIN)
-        _, end, after = rest.partition(_END)
-        if not begin or not end:
-            raise ValueError(f"the page has no block between {_BEGIN} and {_END}")
-        return f"{before}{_BEGIN}\n\n{self._markdown()}\n{_END}{after}"
-
-    def _markdown(self) -> str:
+    def markdown(self) -> str:
+        """Return the same table for a page, with what the machine was."""
         lines = [f"A {self.scale} run of {self.began_at} on {headline(self.machine)}.", ""]
         lines += [f"**Not to be trusted: {warning}.**\n" for warning in warnings(self.machine)]
         lines += ["| benchmark | figure | median | spread | target | |", "|---|---|---:|---:|---:|---|"]
         lines += [f"| {name} | {' | '.join(_cells(each))} |" for name, each in self.rows()]
         lines += [f"\n`{name}` came to no end: {cause}" for name, cause in self.failures.items()]
         return "\n".join(lines) + "\n"
+
+
+def with_figures(page: str, runs: Sequence[Results]) -> str:
+    """Return a page of documentation with the block between its markers replaced by runs. Raises ValueError without."""
+    before, begin, rest = page.partition(_BEGIN)
+    _, end, after = rest.partition(_END)
+    if not begin or not end:
+        raise ValueError(f"the page has no block between {_BEGIN} and {_END}")
+    blocks = "\n".join(run.markdown() for run in runs)
+    return f"{before}{_BEGIN}\n\n{blocks}\n{_END}{after}"
 
 
 def _cells(each: Figure) -> tuple[str, str, str, str, str]:

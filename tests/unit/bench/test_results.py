@@ -10,7 +10,7 @@ from bench.batch_run import BatchRun
 from bench.catalogue import BENCHMARKS, chosen
 from bench.figures import figure
 from bench.machine import filesystem_of, warnings
-from bench.results import LATEST, Results
+from bench.results import LATEST, Results, with_figures
 
 MACHINE = {
     "cores": 2,
@@ -72,25 +72,25 @@ def test_the_table_holds_every_figure_beside_its_target() -> None:
 
 
 def test_the_page_keeps_everything_but_its_block() -> None:
-    page = results().page(PAGE)
+    page = with_figures(PAGE, [results()])
 
     assert page.startswith("# Benchmarks\n")
     assert page.endswith("<!-- figures: end -->\n\n## Profiles\n")
     assert "old" not in page
     assert "| control | lines/s | 20,000 lines/s | 10,000–30,000 | ≥ 25,000 | missed |" in page
     assert "`engine` came to no end" in page
-    assert results().page(page) == page
+    assert with_figures(page, [results()]) == page
 
 
 def test_a_page_without_a_block_is_left_alone() -> None:
     with pytest.raises(ValueError, match="no block"):
-        results().page("# Benchmarks\n")
+        with_figures("# Benchmarks\n", [results()])
 
 
 def test_the_documentation_has_the_block() -> None:
     page = Path(__file__).parents[3] / "docs" / "benchmarks.md"
 
-    assert results().page(page.read_text())
+    assert with_figures(page.read_text(), [results()])
 
 
 def test_a_busy_machine_is_warned_of() -> None:
