@@ -145,7 +145,7 @@ async def _is_cancelled_in_a_statement(transaction: DriverTransaction) -> None:
 
 
 async def _is_cancelled_in_a_copy(transaction: DriverTransaction) -> None:
-    """The rows come so slowly, and are so many, that the time is up before their end."""
+    """The rows are so many that the time is up before their end."""
 
     def rows() -> Iterator[tuple[int]]:
         for n in range(10_000_000):

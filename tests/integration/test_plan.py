@@ -308,6 +308,7 @@ async def test_a_bad_file_fails_its_batch_with_its_errors_and_leaves_nothing(sce
     ]
     assert await scene.stored() == []
     assert scene.rejections.lines == {"invalid_method": 1, "missing_required_parameter": 3}
+    assert scene.rejections.batches == 1
 
 
 @pytest.mark.parametrize("invalid_lines", ["fail", "error"])

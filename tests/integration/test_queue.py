@@ -256,7 +256,10 @@ async def test_one_process_holds_the_election(database_url: str) -> None:
     assert await first.try_hold()
     assert not await second.try_hold()
     await first.close()
-    assert await second.try_hold()
+    # The server lets go of the lock when it has noticed that its client is gone, a moment later.
+    async with asyncio.timeout(10):
+        while not await second.try_hold():
+            await asyncio.sleep(0.01)
     await second.close()
 
 

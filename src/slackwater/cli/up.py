@@ -61,15 +61,15 @@ def up(settings: Settings, folders: Folders, options: UpOptions) -> None:
     for folder in (folders.data, folders.logs, folders.scratch):
         folder.mkdir(parents=True, exist_ok=True)
     folders.data.chmod(0o700)
-    with _only_one(folders.data), contextlib.ExitStack() as running:
+    with _only_one(folders.data):
         say(f"starting in {folders.data} …")
-        database_url = running.enter_context(_database(settings, folders))
-        store_url = settings.store_url if "store_url" in settings.model_fields_set else f"file://{folders.objects}"
-        # `slackwater migrate` shows what alembic does; here nobody has asked.
-        logging.getLogger("alembic").setLevel(logging.WARNING)
-        migrate(database_url)
-        with asyncio.Runner() as runner:
-            runner.run(_Service(settings, folders, options, database_url, store_url).run())
+        with _database(settings, folders) as database_url:
+            store_url = settings.store_url if "store_url" in settings.model_fields_set else f"file://{folders.objects}"
+            # `slackwater migrate` shows what alembic does; here nobody has asked.
+            logging.getLogger("alembic").setLevel(logging.WARNING)
+            migrate(database_url)
+            with asyncio.Runner() as runner:
+                runner.run(_Service(settings, folders, options, database_url, store_url).run())
 
 
 @contextlib.contextmanager
@@ -237,7 +237,8 @@ class _Service:
     def _greet(self, profile: Profile) -> None:
         """Say where the service is and how to try it."""
         lines = [
-            "\nSlackwater is up.",
+            "",
+            "Slackwater is up.",
             f"  base URL  {profile.base_url}",
             f"  tenant    {profile.tenant}",
             f"  API key   {profile.api_key}",

@@ -59,8 +59,12 @@ class HotPool:
         Two connections stay free of them where there are more: a transaction may wait for another's lock, and whoever
         asks one statement need not. After a rollback the driver prepares its connection's statements anew.
         """
-        async with self._in_turn(self._transactions), self._borrowed() as connection, connection.transaction():
-            yield connection
+        await self._take_place(self._transactions)
+        try:
+            async with self._borrowed() as connection, connection.transaction():
+                yield connection
+        finally:
+            self._transactions.release()
 
     async def close(self) -> None:
         """Close every connection; one in use is closed when it comes back. Idempotent."""
@@ -69,7 +73,8 @@ class HotPool:
 
     @asynccontextmanager
     async def _borrowed(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
-        async with self._in_turn(self._places):
+        await self._take_place(self._places)
+        try:
             connection = await self._connection()
             try:
                 yield connection
@@ -80,14 +85,8 @@ class HotPool:
                 raise
             finally:
                 await self._give_back(connection)
-
-    @asynccontextmanager
-    async def _in_turn(self, places: asyncio.Semaphore) -> AsyncIterator[None]:
-        await self._take_place(places)
-        try:
-            yield
         finally:
-            places.release()
+            self._places.release()
 
     async def _take_place(self, places: asyncio.Semaphore) -> None:
         if not places.locked():

@@ -68,7 +68,7 @@ async def claim_once(
 
 
 async def reclaim(transaction: DriverTransaction, *, tenant_id: TenantId, once: Once, resource_id: str) -> None:
-    """Have what was claimed stand for another resource: the earlier one is gone, and nobody was ever told of it."""
+    """Have an earlier claim stand for another resource from now on, where the one that it made is gone."""
     await _RECLAIM.fetch_in(transaction, tenant_id=tenant_id, route=_route(once), key=once.key, resource_id=resource_id)
 
 

@@ -73,17 +73,17 @@ async def audit(db: Database, store: BlobStore, batch_id: str) -> Report:
         _check_ledger(batch, report)
         return report
     try:
-        await _check_lines(store, batch, report)
-        await _check_pointers(store, batch, report)
+        gone = await _gone(store, batch, report)
+        await _check_lines(store, batch, report, gone)
+        await _check_pointers(store, batch, report, gone)
     except ObjectMissing as error:
         report.faults.append(f"an object is missing: {error}")
     _check_ledger(batch, report)
     return report
 
 
-async def _check_lines(store: BlobStore, batch: AuditedBatch, report: Report) -> None:
+async def _check_lines(store: BlobStore, batch: AuditedBatch, report: Report, gone: frozenset[str | None]) -> None:
     """Every valid input line exactly once over the two files, and the counts are the files'."""
-    gone = await _gone(store, batch, report)
     output = _FileFacts()
     errors = _FileFacts()
     await _read_results(store, None if batch.output_key in gone else batch.output_key, output, report)
@@ -214,12 +214,12 @@ async def _read_results(store: BlobStore, key: str | None, facts: _FileFacts, re
         facts.output_tokens += usage.get("completion_tokens") or usage.get("output_tokens") or 0
 
 
-async def _check_pointers(store: BlobStore, batch: AuditedBatch, report: Report) -> None:
+async def _check_pointers(store: BlobStore, batch: AuditedBatch, report: Report, gone: frozenset[str | None]) -> None:
     """Every pointer of a file or a committed chunk leads to the bytes it names."""
     wrong = []
     # A part that is a whole batch's results is also its file, and goes with it.
     named = (*batch.file_pointers, *batch.part_pointers)
-    pointers = [pointer for pointer in named if pointer.key not in batch.deleted_keys]
+    pointers = [pointer for pointer in named if pointer.key not in gone]
     for pointer in pointers:
         digest, size = hashlib.sha256(), 0
         async for piece in store.read(pointer.key):

@@ -113,7 +113,7 @@ class Planner:
         )
         with PlanScratch(settings.scratch) as scratch:
             await scan_input(self.blobs, claim.input_key, scan, scratch, keep_claim=keep_claim)
-            errors = await scratch.off_loop(lambda: input_errors(scan, scratch, limits, self.observer))
+            errors = await scratch.off_loop_if_long(lambda: input_errors(scan, scratch, limits, self.observer))
             if errors:
                 return await self._fail(claim, errors)
             builder = PlanBuilder(

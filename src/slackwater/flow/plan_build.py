@@ -64,7 +64,7 @@ class PlanBuilder:
     async def build(self, blobs: BlobStore, *, keep_claim: KeepClaim) -> BuiltPlan:
         """Sort, cut and write. Raises what the store and ``keep_claim`` raise."""
         claim = self._claim
-        order = await self._scratch.off_loop(self._order)
+        order = await self._scratch.off_loop_if_long(self._order)
         await keep_claim()
         plan_key = keys.plan_key(claim.batch_id, claim.claim_token) if order is not None else None
         index_key = keys.plan_index_key(claim.batch_id, claim.claim_token)

@@ -40,13 +40,13 @@ async def scan_input(
     try:
         async for block in blocks:
             await keep_claim()
-            await scratch.off_loop(partial(take, block), adding=block)
+            await scratch.off_loop_if_long(partial(take, block), adding=block)
             if scan.stopped:
                 return
     finally:
         if isinstance(blocks, AsyncGenerator):
             await blocks.aclose()
-    await scratch.off_loop(lambda: scratch.take(b"", scan.finish()))
+    await scratch.off_loop_if_long(lambda: scratch.take(b"", scan.finish()))
 
 
 def input_errors(
@@ -55,7 +55,7 @@ def input_errors(
     """Return what fails the batch, as it will be shown; an empty list when nothing does. Reports every refused line.
 
     Repeated custom_ids are looked for here: it reads the input a second time, but only where there may be any. For
-    ``PlanScratch.off_loop``.
+    ``PlanScratch.off_loop_if_long``.
     """
     suspects, n_repeated = scan.seen.repeated()
     repeated: list[InputError] = []

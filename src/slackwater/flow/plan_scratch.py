@@ -1,7 +1,7 @@
 """Scratch files of planning: nameless, so that they are gone with the process, however it ends.
 
 A small one stays in memory: making a file costs more than planning ten lines. Large ones block on the disk, and what
-works on them belongs in a thread (:meth:`PlanScratch.off_loop`).
+works on them belongs in a thread (:meth:`PlanScratch.off_loop_if_long`).
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import IO, Final, Self, TypeVar
 
 from slackwater.domain.errors import Unavailable
 from slackwater.domain.scan import Scanned
@@ -24,39 +24,41 @@ SMALL_BYTES: Final = 1 << 16
 SMALL_LINES: Final = 200
 """Work on no more than this, in :data:`SMALL_BYTES`, takes a millisecond or two: no thread is worth its while. Bytes
 alone would not tell: as many bytes of two-byte lines take half a second."""
-_NONE: Final = -1
 
 
 class ScratchFile:
     """A file to append to and to read anywhere. Raises Unavailable when the disk is full or broken."""
 
-    __slots__ = ("_descriptor", "_folder", "_memory", "size_bytes")
+    __slots__ = ("_file", "_folder", "_memory", "size_bytes")
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._memory = bytearray()
-        self._descriptor = _NONE
+        self._file: IO[bytes] | None = None
+        """None while all of it is in memory."""
         self.size_bytes = 0
 
     def append(self, data: bytes) -> None:
         """Write at the end."""
         self.size_bytes += len(data)
-        if self._descriptor != _NONE:
-            self._write(data)
-            return
-        self._memory += data
-        if self.size_bytes > SMALL_BYTES:
+        if self._file is None:
+            self._memory += data
+            if self.size_bytes <= SMALL_BYTES:
+                return
             with _disk():
-                self._descriptor = _nameless(self._folder)
-            memory, self._memory = self._memory, bytearray()
-            self._write(memory)
+                self._file = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115  closed by close()
+            data, self._memory = bytes(self._memory), bytearray()
+        rest, descriptor = memoryview(data), self._file.fileno()
+        with _disk():
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
 
     def read(self, start: int, length: int) -> bytes:
         """Read a run of bytes; fewer only at the end."""
         # The hot call of the second pass: no context manager around it. Reading back what was just written does not
         # fail on a disk that is merely full.
-        if self._descriptor != _NONE:
-            return os.pread(self._descriptor, length, start)
+        if self._file is not None:
+            return os.pread(self._file.fileno(), length, start)
         return bytes(self._memory[start : start + length])
 
     def pieces(self, piece_bytes: int = PIECE_BYTES) -> Iterator[bytes]:
@@ -66,15 +68,8 @@ class ScratchFile:
 
     def close(self) -> None:
         """Give the space back. Idempotent."""
-        descriptor, self._descriptor = self._descriptor, _NONE
-        if descriptor != _NONE:
-            os.close(descriptor)
-
-    def _write(self, data: bytes | bytearray) -> None:
-        rest = memoryview(data)
-        with _disk():
-            while rest:
-                rest = rest[os.write(self._descriptor, rest) :]
+        if self._file is not None:
+            self._file.close()
 
     def __enter__(self) -> Self:
         return self
@@ -116,10 +111,10 @@ class PlanScratch:
         self.refused.append(b"".join(scanned.refused_records))
         self.error_lines.append(b"".join(scanned.error_lines))
 
-    async def off_loop(self, call: Callable[[], T], *, adding: bytes = b"") -> T:
+    async def off_loop_if_long(self, call: Callable[[], T], *, adding: bytes = b"") -> T:
         """Run a call that works on these files, and adds this to the input: in a thread, where it may take long."""
         if self.input.size_bytes + len(adding) > SMALL_BYTES or self._lines + adding.count(b"\n") > SMALL_LINES:
-            return await in_thread(call)
+            return await _in_thread(call)
         return call()
 
     def __enter__(self) -> Self:
@@ -131,7 +126,7 @@ class PlanScratch:
         self._files.close()
 
 
-async def in_thread(call: Callable[[], T]) -> T:
+async def _in_thread(call: Callable[[], T]) -> T:
     """Run a call that blocks in a thread, and outlast it: also when cancelled, so that no file is closed under it."""
     running = asyncio.ensure_future(asyncio.to_thread(call))
     try:
@@ -139,12 +134,6 @@ async def in_thread(call: Callable[[], T]) -> T:
     except asyncio.CancelledError:
         await asyncio.wait((running,))
         raise
-
-
-def _nameless(folder: Path) -> int:
-    """Open a file that no folder names."""
-    with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
-        return os.dup(file.fileno())
 
 
 @contextmanager

@@ -23,7 +23,7 @@ LEAST_GAIN: Final = 0.02
 
 
 class SortedRecords:
-    """The records of a plan in the order in which they will run. For ``PlanScratch.off_loop``."""
+    """The records of a plan in the order in which they will run. For ``PlanScratch.off_loop_if_long``."""
 
     def __init__(self, records: ScratchFile, spare: ScratchFile) -> None:
         """``records`` are in order of the file; ``spare`` is an empty file."""

@@ -61,7 +61,7 @@ async def _one_ahead(pieces: Iterator[T], write: Callable[[T], Awaitable[None]],
     """Write every piece while the next one is made."""
 
     def make() -> asyncio.Task[T | None]:
-        return asyncio.create_task(scratch.off_loop(lambda: next(pieces, None)))
+        return asyncio.create_task(scratch.off_loop_if_long(lambda: next(pieces, None)))
 
     upcoming = make()
     try:

@@ -9,6 +9,7 @@ asks itself whether its heartbeat is fresh.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -254,11 +255,9 @@ class Worker:
         holdings.taking = False
         self._nudge.set()
         await asyncio.sleep(self._settings.drain_seconds)
-        giving = asyncio.create_task(holdings.give_back())
-        done, _ = await asyncio.wait({giving}, timeout=_LAST_SECONDS)
-        giving.cancel()
-        for task in done:
-            task.result()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_SECONDS):
+                await holdings.give_back()
         self._overdue = True
         self._nudge.set()
 

@@ -66,8 +66,8 @@ def test_a_large_file_has_no_name_and_is_given_back(tmp_path: Path) -> None:
 async def test_only_work_on_little_input_stays_on_the_event_loop(tmp_path: Path, block: bytes, *, here: bool) -> None:
     ours = threading.get_ident()
     with PlanScratch(tmp_path) as scratch:
-        assert (await scratch.off_loop(threading.get_ident, adding=block) == ours) is here
-        assert await scratch.off_loop(threading.get_ident) == ours
+        assert (await scratch.off_loop_if_long(threading.get_ident, adding=block) == ours) is here
+        assert await scratch.off_loop_if_long(threading.get_ident) == ours
 
         scratch.take(block, Scanned([], [], []))
-        assert (await scratch.off_loop(threading.get_ident) == ours) is here
+        assert (await scratch.off_loop_if_long(threading.get_ident) == ours) is here
