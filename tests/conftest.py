@@ -1,6 +1,7 @@
 """Fixtures for everybody: one real PostgreSQL a session, a fresh migrated database a test, a local object store."""
 
 import itertools
+import signal
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -20,6 +21,10 @@ from slackwater.embedded.postgres import EmbeddedPostgres
 # How long an example takes says how busy the machine is, not whether the code is right.
 settings.register_profile("slackwater", deadline=None)
 settings.load_profile("slackwater")
+
+# A suite that a shell starts in its background inherits an ignored SIGINT, and every program it starts after it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 pytest_plugins = ("tests.s3", "tests.engines")
 
