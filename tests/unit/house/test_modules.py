@@ -13,11 +13,6 @@ TESTS = sorted((ROOT / "tests").rglob("*.py"))
 
 MAX_LINES = 300
 
-# A longer module has a reason to be one.
-LONGER = {
-    "src/slackwater/db/tables.py": (350, "one schema, read and compared with the migrations as a whole"),
-}
-
 EMPTY_NAMES = re.compile(r"^(utils?|common|helpers?|managers?|services?|misc|base(_.*)?|.*_(impl|utils?|helpers?))$")
 
 # The stages of architecture: they meet in the database.
@@ -56,9 +51,7 @@ def test_a_module_says_what_it_promises(path: Path) -> None:
 
 @pytest.mark.parametrize("path", MODULES, ids=shown)
 def test_a_module_can_be_read_in_one_sitting(path: Path) -> None:
-    limit, _reason = LONGER.get(shown(path), (MAX_LINES, ""))
-
-    assert len(path.read_text().splitlines()) <= limit
+    assert len(path.read_text().splitlines()) <= MAX_LINES
 
 
 def test_names_say_what_is_inside() -> None:

@@ -1,0 +1,131 @@
+"""Chunks on their way through workers, and who leads."""
+
+from typing import Final
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Float,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    LargeBinary,
+    PrimaryKeyConstraint,
+    SmallInteger,
+    Table,
+    Text,
+    Uuid,
+    text,
+)
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
+
+from slackwater.db.tables.columns import at, count, metadata
+
+chunks: Final = Table(
+    "chunks",
+    metadata,
+    Column("batch_id", Text, ForeignKey("batches.id", ondelete="CASCADE"), nullable=False),
+    Column("seq", Integer, nullable=False),
+    Column("tenant_id", Text, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("byte_start", BigInteger, nullable=False),
+    Column("byte_length", BigInteger, nullable=False),
+    Column("n_requests", Integer, nullable=False),
+    Column("first_number", Integer, nullable=False),
+    Column("cost_seconds", Float, nullable=False),
+    Column("state", Text, nullable=False, server_default=text("'pending'")),
+    Column("token", Uuid),
+    Column("worker_id", Text),
+    Column("worker_incarnation", Uuid),
+    count("attempts"),
+    count("checkpoints"),
+    Column("line_attempts", JSONB),
+    Column("suspects", ARRAY(Integer)),
+    Column("on_trial", ARRAY(Integer)),
+    at("leased_at"),
+    at("committed_at"),
+    Column("commit_no", Integer),
+    count("succeeded"),
+    count("errored"),
+    count("cancelled"),
+    count("expired"),
+    Column("out_key", Text),
+    count("out_bytes", BigInteger),
+    Column("out_sha256", Text),
+    Column("err_key", Text),
+    count("err_bytes", BigInteger),
+    Column("err_sha256", Text),
+    PrimaryKeyConstraint("batch_id", "seq"),
+    CheckConstraint("state IN ('pending', 'leased', 'done')", name="state"),
+    CheckConstraint("(state = 'leased') = (token IS NOT NULL)", name="token"),
+    CheckConstraint("(state = 'done') = (commit_no IS NOT NULL)", name="commit_no"),
+    CheckConstraint(
+        "state <> 'done' OR succeeded + errored + cancelled + expired = n_requests",
+        name="counts",
+    ),
+    Index("chunks_pending_idx", "batch_id", "seq", postgresql_where=text("state = 'pending'")),
+    Index("chunks_pending_model_idx", "model", postgresql_where=text("state = 'pending'")),
+    Index("chunks_leased_idx", "worker_id", postgresql_where=text("state = 'leased'")),
+    Index("chunks_commit_no_idx", "batch_id", "commit_no", unique=True, postgresql_where=text("state = 'done'")),
+)
+
+chunk_segments: Final = Table(
+    "chunk_segments",
+    metadata,
+    Column("batch_id", Text, nullable=False),
+    Column("seq", Integer, nullable=False),
+    Column("segment_no", Integer, nullable=False),
+    Column("token", Uuid, nullable=False),
+    Column("object_key", Text, nullable=False),
+    Column("out_bytes", BigInteger, nullable=False),
+    Column("err_bytes", BigInteger, nullable=False),
+    Column("sha256", Text, nullable=False),
+    Column("ended", LargeBinary, nullable=False),
+    count("succeeded"),
+    count("errored"),
+    count("input_tokens", BigInteger),
+    count("cached_tokens", BigInteger),
+    count("output_tokens", BigInteger),
+    count("reasoning_tokens", BigInteger),
+    at("written_at", required=True),
+    PrimaryKeyConstraint("batch_id", "seq", "segment_no"),
+    ForeignKeyConstraint(["batch_id", "seq"], ["chunks.batch_id", "chunks.seq"], ondelete="CASCADE"),
+)
+
+workers: Final = Table(
+    "workers",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("incarnation", Uuid, nullable=False),
+    Column("models", ARRAY(Text), nullable=False),
+    Column("slots", Integer, nullable=False),
+    count("target_lines"),
+    count("in_flight"),
+    Column("engine_ready", Boolean, nullable=False, server_default=text("false")),
+    Column("draining", Boolean, nullable=False, server_default=text("false")),
+    Column("lines_per_second", Float),
+    at("started_at", required=True),
+    at("heartbeat_at", required=True),
+)
+
+leader: Final = Table(
+    "leader",
+    metadata,
+    Column("id", SmallInteger, primary_key=True),
+    Column("term", BigInteger, nullable=False),
+    Column("holder", Text, nullable=False),
+    at("elected_at", required=True),
+    CheckConstraint("id = 1", name="one_row"),
+)
+
+tenant_service: Final = Table(
+    "tenant_service",
+    metadata,
+    Column("tenant_id", Text, ForeignKey("tenants.id"), nullable=False),
+    Column("model", Text, nullable=False),
+    Column("tag", Float, nullable=False),
+    PrimaryKeyConstraint("tenant_id", "model"),
+)
