@@ -1,4 +1,4 @@
-"""/v1/batches: create, get, list, cancel."""
+"""/v1/batches: create, get, list, cancel; and our own: pause, resume."""
 
 import hashlib
 from typing import Final
@@ -83,6 +83,24 @@ async def cancel_batch(batch_id: str, deps: Deps, caller: Authenticated) -> Resp
     if stopped.status == BatchState.CANCELLED:
         deps.metrics.batch_end("cancelled").inc()
     return json_reply(batch_object(stopped))
+
+
+@router.post("/v1/batches/{batch_id}/pause")
+async def pause_batch(batch_id: str, deps: Deps, caller: Authenticated) -> Response:
+    """Run nothing more of a batch for now; what is finished stays, and so does the deadline."""
+    paused = await batches.pause_batch(
+        deps.db, tenant_id=caller.tenant_id, dialect=Dialect.OPENAI, batch_id=_known_form(batch_id)
+    )
+    return json_reply(batch_object(paused))
+
+
+@router.post("/v1/batches/{batch_id}/resume")
+async def resume_batch(batch_id: str, deps: Deps, caller: Authenticated) -> Response:
+    """Let a paused batch run on."""
+    resumed = await batches.resume_batch(
+        deps.db, tenant_id=caller.tenant_id, dialect=Dialect.OPENAI, batch_id=_known_form(batch_id)
+    )
+    return json_reply(batch_object(resumed))
 
 
 def _known_form(text: str) -> BatchId:

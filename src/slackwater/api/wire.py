@@ -12,7 +12,7 @@ import msgspec
 from slackwater.db.batches import BatchRecord
 from slackwater.db.catalog import ModelName
 from slackwater.db.files import FileRecord
-from slackwater.domain.states import BatchState
+from slackwater.domain.states import PAUSABLE, BatchState
 
 _USAGE_IS_FINAL = frozenset({BatchState.COMPLETED, BatchState.EXPIRED, BatchState.CANCELLED})
 
@@ -77,7 +77,7 @@ class ErrorList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BatchObject(msgspec.Struct, frozen=True, kw_only=True):
-    """A batch."""
+    """A batch. ``paused_at`` is ours, and there only while the batch is paused."""
 
     id: str
     object: str = "batch"
@@ -92,6 +92,7 @@ class BatchObject(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
     in_progress_at: int | None
     expires_at: int
+    paused_at: int | msgspec.UnsetType = msgspec.UNSET
     finalizing_at: int | None
     completed_at: int | None
     failed_at: int | None
@@ -156,6 +157,7 @@ def batch_object(batch: BatchRecord) -> BatchObject:
         created_at=_seconds(batch.created_at),
         in_progress_at=_maybe_seconds(batch.in_progress_at),
         expires_at=_seconds(batch.deadline),
+        paused_at=_paused_at(batch),
         finalizing_at=_maybe_seconds(batch.finalizing_at),
         completed_at=_maybe_seconds(batch.completed_at),
         failed_at=_maybe_seconds(batch.failed_at),
@@ -170,6 +172,13 @@ def batch_object(batch: BatchRecord) -> BatchObject:
         usage=_usage(batch) if batch.status in _USAGE_IS_FINAL else None,
         metadata=batch.metadata,
     )
+
+
+def _paused_at(batch: BatchRecord) -> int | msgspec.UnsetType:
+    """Since when a batch is paused; a batch that ended, or is about to, no longer is."""
+    if batch.paused_at is None or batch.status not in PAUSABLE:
+        return msgspec.UNSET
+    return _seconds(batch.paused_at)
 
 
 def model_object(model: ModelName) -> ModelObject:

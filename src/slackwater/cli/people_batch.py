@@ -89,6 +89,20 @@ def cancel(batch_id: BatchId, *, as_json: AsJson = False, base_url: BaseUrl = No
 
 
 @app.command()
+def pause(batch_id: BatchId, *, as_json: AsJson = False, base_url: BaseUrl = None, api_key: ApiKey = None) -> None:
+    """Run nothing more of a batch for now; what is done stays, and so does its deadline."""
+    with exits(), connect(base_url, api_key) as client:
+        show_batch(client.pause_batch(batch_id), as_json=as_json)
+
+
+@app.command()
+def resume(batch_id: BatchId, *, as_json: AsJson = False, base_url: BaseUrl = None, api_key: ApiKey = None) -> None:
+    """Let a paused batch run on."""
+    with exits(), connect(base_url, api_key) as client:
+        show_batch(client.resume_batch(batch_id), as_json=as_json)
+
+
+@app.command()
 def results(
     batch_id: BatchId,
     *,

@@ -97,8 +97,9 @@ def _facts(batch: Batch) -> list[tuple[str, str]]:
         ("output file", batch.output_file_id or ""),
         ("error file", batch.error_file_id or ""),
     ]
-    moments = ("created", "in_progress", "finalizing", "completed", "failed", "expired", "cancelling", "cancelled")
-    facts += [(f"{name.replace('_', ' ')} (UTC)", moment(getattr(batch, f"{name}_at"))) for name in moments]
+    begun = ("created", "in_progress", "paused", "finalizing")
+    ended = ("completed", "failed", "expired", "cancelling", "cancelled")
+    facts += [(f"{name.replace('_', ' ')} (UTC)", moment(getattr(batch, f"{name}_at"))) for name in (*begun, *ended)]
     facts.append(("ends by (UTC)", moment(batch.expires_at)))
     return facts + [(f"metadata {key}", value) for key, value in (batch.metadata or {}).items()]
 

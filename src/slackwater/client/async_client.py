@@ -146,6 +146,14 @@ class AsyncClient:
         """Ask for a batch's end; what is done stays. Raises Conflict where it has ended."""
         return await self._exchange.run(batches.cancel_batch(batch_id))
 
+    async def pause_batch(self, batch_id: str) -> Batch:
+        """Ask that nothing more of a batch runs for now; its deadline stays."""
+        return await self._exchange.run(batches.pause_batch(batch_id))
+
+    async def resume_batch(self, batch_id: str) -> Batch:
+        """Let a paused batch run on."""
+        return await self._exchange.run(batches.resume_batch(batch_id))
+
     async def watch(
         self,
         batch_id: str,

@@ -45,6 +45,16 @@ def cancel_batch(batch_id: str) -> Operation[Batch]:
     return Operation(call=Call(method="POST", path=f"/batches/{segment(batch_id)}/cancel"), into=Batch)
 
 
+def pause_batch(batch_id: str) -> Operation[Batch]:
+    """Ask that nothing more of a batch runs for now; its deadline stays. This service's own."""
+    return Operation(call=Call(method="POST", path=f"/batches/{segment(batch_id)}/pause"), into=Batch)
+
+
+def resume_batch(batch_id: str) -> Operation[Batch]:
+    """Let a paused batch run on. This service's own."""
+    return Operation(call=Call(method="POST", path=f"/batches/{segment(batch_id)}/resume"), into=Batch)
+
+
 def list_batches(*, after: str | None = None, limit: int = 100) -> Operation[Page[Batch]]:
     """List one page of batches, newest first; ``limit`` is 1 to 100."""
     query: Pairs = (("limit", str(limit)),)

@@ -102,6 +102,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
     in_progress_at: int | None = None
     expires_at: int | None = None
+    paused_at: int | None = None
     finalizing_at: int | None = None
     completed_at: int | None = None
     failed_at: int | None = None

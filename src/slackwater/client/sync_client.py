@@ -142,6 +142,14 @@ class Client:
         """Ask for a batch's end; what is done stays. Raises Conflict where it has ended."""
         return self._exchange.run(batches.cancel_batch(batch_id))
 
+    def pause_batch(self, batch_id: str) -> Batch:
+        """Ask that nothing more of a batch runs for now; its deadline stays."""
+        return self._exchange.run(batches.pause_batch(batch_id))
+
+    def resume_batch(self, batch_id: str) -> Batch:
+        """Let a paused batch run on."""
+        return self._exchange.run(batches.resume_batch(batch_id))
+
     def watch(
         self,
         batch_id: str,

@@ -1,11 +1,11 @@
-"""Customers' batches: made, shown, listed, cancelled. Every question here is one tenant's; the queue runs them."""
+"""Customers' batches: made, shown, listed, paused, cancelled. Every question is one tenant's; the queue runs them."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 from psycopg.types.json import Jsonb
-from sqlalchemy import Interval, Select, bindparam, case, func, insert, select, update
+from sqlalchemy import ColumnElement, Interval, Select, bindparam, case, func, insert, null, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from slackwater.db.compiled import compile_statement
@@ -16,7 +16,7 @@ from slackwater.db.session import Database
 from slackwater.db.tables import batches
 from slackwater.domain.errors import BadRequest, NotFound, StateConflict
 from slackwater.domain.ids import BatchId, FileId, TenantId
-from slackwater.domain.states import CANCELLABLE, BatchState
+from slackwater.domain.states import CANCELLABLE, PAUSABLE, BatchState
 
 _HIDDEN: Final = frozenset(
     {"tenant_id", "dialect", "invalid_lines", "output_expires_seconds", "input_key", "input_bytes", "plan_key"}
@@ -79,6 +79,8 @@ class BatchRecord:
     """Objects of code, message, param and line; None unless the input was refused."""
     created_at: datetime
     deadline: datetime
+    paused_at: datetime | None
+    """Since when nothing of it is sent to an engine; None while it may run."""
     in_progress_at: datetime | None
     finalizing_at: datetime | None
     completed_at: datetime | None
@@ -184,6 +186,44 @@ async def cancel_batch(db: Database, *, tenant_id: TenantId, dialect: str, batch
     if current.status != BatchState.CANCELLING:
         raise StateConflict(f"Cannot cancel a batch with status '{current.status}'.")
     return current
+
+
+async def pause_batch(db: Database, *, tenant_id: TenantId, dialect: str, batch_id: BatchId) -> BatchRecord:
+    """Send nothing of a batch to an engine until it is resumed; its deadline stays. Pausing again changes nothing.
+
+    Raises NotFound, and StateConflict where nothing of it runs any more.
+    """
+    paused_at = func.coalesce(batches.c.paused_at, func.now())
+    return await _set_pause(db, tenant_id, dialect, batch_id, paused_at, action="pause")
+
+
+async def resume_batch(db: Database, *, tenant_id: TenantId, dialect: str, batch_id: BatchId) -> BatchRecord:
+    """Let a paused batch run on. Resuming again changes nothing. Raises as :func:`pause_batch`."""
+    return await _set_pause(db, tenant_id, dialect, batch_id, null(), action="resume")
+
+
+async def _set_pause(
+    db: Database,
+    tenant_id: TenantId,
+    dialect: str,
+    batch_id: BatchId,
+    paused_at: ColumnElement[Any],
+    *,
+    action: str,
+) -> BatchRecord:
+    statement = (
+        update(batches)
+        .where(batches.c.tenant_id == tenant_id, batches.c.dialect == dialect, batches.c.id == batch_id)
+        .where(batches.c.status.in_(sorted(PAUSABLE)))
+        .values(paused_at=paused_at)
+        .returning(*_SHOWN)
+    )
+    async with db.transaction(f"batches.{action}") as connection:
+        row = (await connection.execute(statement)).mappings().one_or_none()
+        if row is not None:
+            return BatchRecord(**row)
+    current = await get_batch(db, tenant_id=tenant_id, dialect=dialect, batch_id=batch_id)
+    raise StateConflict(f"Cannot {action} a batch with status '{current.status}'.")
 
 
 def _own(tenant_id: TenantId, dialect: str) -> Select[Any]:

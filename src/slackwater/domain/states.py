@@ -56,6 +56,9 @@ TERMINAL: Final[frozenset[BatchState]] = frozenset(state for state, moves in BAT
 CANCELLABLE: Final[frozenset[BatchState]] = frozenset({BatchState.VALIDATING, BatchState.IN_PROGRESS})
 """The states in which a cancel is obeyed. In ``finalizing`` the results are already whole: the cancel is refused."""
 
+PAUSABLE: Final[frozenset[BatchState]] = CANCELLABLE
+"""The states in which a batch may be paused and resumed: whatever comes after them runs nothing any more."""
+
 
 def may_move(before: BatchState, after: BatchState) -> bool:
     """Tell whether a batch may go from one state to another."""

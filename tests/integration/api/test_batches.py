@@ -245,6 +245,34 @@ async def test_a_batch_that_waits_to_be_validated_is_cancelled_at_once(api: Api)
     assert api.deps.metrics.registry.get_sample_value("slackwater_batches_ended_total", labels) == 1
 
 
+@pytest.mark.parametrize("status", [BatchState.VALIDATING, BatchState.IN_PROGRESS])
+async def test_an_open_batch_is_paused_and_resumed_and_keeps_its_deadline(api: Api, status: BatchState) -> None:
+    batch = await make_batch(api)
+    await put_into(api, batch.id, status)
+    before = (await api.http().get(f"/v1/batches/{batch.id}")).json()
+
+    paused = (await api.http().post(f"/v1/batches/{batch.id}/pause")).json()
+    again = (await api.http().post(f"/v1/batches/{batch.id}/pause")).json()
+
+    assert paused == again == {**before, "paused_at": paused["paused_at"]}
+    assert before["created_at"] <= paused["paused_at"] <= before["created_at"] + HOUR
+    assert (await api.sdk().batches.retrieve(batch.id)).to_dict() == paused
+    assert (await api.http().post(f"/v1/batches/{batch.id}/resume")).json() == before
+    assert (await api.http().post(f"/v1/batches/{batch.id}/resume")).json() == before
+
+
+@pytest.mark.parametrize("action", ["pause", "resume"])
+@pytest.mark.parametrize("status", [BatchState.FINALIZING, BatchState.COMPLETED, BatchState.EXPIRED])
+async def test_a_batch_that_runs_nothing_any_more_is_not_paused(api: Api, status: BatchState, action: str) -> None:
+    batch = await make_batch(api)
+    await put_into(api, batch.id, status)
+
+    refused = await api.http().post(f"/v1/batches/{batch.id}/{action}")
+
+    assert (refused.status_code, refused.headers["x-should-retry"]) == (409, "false")
+    assert assert_openai_error(refused)["message"] == f"Cannot {action} a batch with status '{status}'."
+
+
 async def test_a_running_batch_becomes_cancelling_and_asking_again_changes_nothing(api: Api) -> None:
     batch = await make_batch(api)
     await put_into(api, batch.id, BatchState.IN_PROGRESS)

@@ -23,7 +23,13 @@ async def test_anothers_batch_reads_like_one_that_does_not_exist(api: Api) -> No
     batch = await make_batch(api)
     stranger = api.http(api.globex)
 
-    for method, path in [("GET", "/v1/batches/{}"), ("POST", "/v1/batches/{}/cancel"), ("GET", "/v1/batches?after={}")]:
+    for method, path in [
+        ("GET", "/v1/batches/{}"),
+        ("POST", "/v1/batches/{}/cancel"),
+        ("POST", "/v1/batches/{}/pause"),
+        ("POST", "/v1/batches/{}/resume"),
+        ("GET", "/v1/batches?after={}"),
+    ]:
         foreign = await stranger.request(method, path.format(batch.id))
         unknown = await stranger.request(method, path.format(UNKNOWN_BATCH))
         assert told(foreign, batch.id) == told(unknown, UNKNOWN_BATCH)

@@ -46,6 +46,7 @@ def batch_record(shown: dict[str, Any]) -> BatchRecord:
         **{key: shown[key] for key in ("id", "endpoint", "completion_window", "metadata", "model", "status")},
         **{key: shown[key] for key in ("input_file_id", "output_file_id", "error_file_id")},
         **{f"{stamp}_at": instant(shown[f"{stamp}_at"]) for stamp in stamps},
+        paused_at=None,
         deadline=instant(shown["expires_at"]),
         errors=shown["errors"] and shown["errors"]["data"],
         total=counts["total"],

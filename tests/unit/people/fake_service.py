@@ -152,6 +152,10 @@ class FakeService:
                 return self._look(batch_id)
             case "POST", batch_id, "cancel":
                 return self._cancel(batch_id)
+            case "POST", batch_id, "pause":
+                return self._pause(batch_id, paused_at=1_700_000_000)
+            case "POST", batch_id, "resume":
+                return self._pause(batch_id, paused_at=None)
             case _:
                 raise Refused(405, "Method not allowed.")
 
@@ -204,6 +208,11 @@ class FakeService:
         if batch["status"] in {"completed", "failed", "expired", "cancelled"}:
             raise Refused(409, f"Cannot cancel a batch with status '{batch['status']}'.")
         batch["status"] = "cancelling"
+        return batch
+
+    def _pause(self, batch_id: str, *, paused_at: int | None) -> Json:
+        batch = self._found(self.batches, batch_id, f"No batch found with id '{batch_id}'.")
+        batch["paused_at"] = paused_at
         return batch
 
     def _page(self, things: dict[str, Json], query: dict[str, str]) -> Json:

@@ -50,7 +50,7 @@ def test_list_gives_one_object_a_line_newest_first_up_to_the_limit(command: Comm
 def test_show_gives_every_key(command: CommandLine, service: FakeService) -> None:
     with_results(service)
     shown = json.loads(command("batch", "show", "batch_1").stdout)
-    assert shown == {**service.batches["batch_1"], "usage": None}
+    assert shown == {**service.batches["batch_1"], "usage": None, "paused_at": None}
 
 
 def test_watch_ends_with_the_batch_and_its_exit_code(command: CommandLine, service: FakeService) -> None:
@@ -63,6 +63,12 @@ def test_watch_ends_with_the_batch_and_its_exit_code(command: CommandLine, servi
 def test_cancel_shows_the_batch(command: CommandLine, service: FakeService) -> None:
     service.add_batch("batch_1")
     assert json.loads(command("batch", "cancel", "batch_1").stdout)["status"] == "cancelling"
+
+
+def test_a_batch_is_paused_and_resumed(command: CommandLine, service: FakeService) -> None:
+    service.add_batch("batch_1")
+    assert json.loads(command("batch", "pause", "batch_1").stdout)["paused_at"] == 1_700_000_000
+    assert json.loads(command("batch", "resume", "batch_1").stdout)["paused_at"] is None
 
 
 def test_cancel_of_an_ended_batch_is_told(command: CommandLine, service: FakeService) -> None:

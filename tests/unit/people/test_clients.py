@@ -167,6 +167,12 @@ async def test_a_running_batch_is_cancelled(call: Caller, service: FakeService) 
     assert (await call("cancel_batch", "batch_1")).status == "cancelling"
 
 
+async def test_a_running_batch_is_paused_and_resumed(call: Caller, service: FakeService) -> None:
+    service.add_batch("batch_1")
+    assert (await call("pause_batch", "batch_1")).paused_at is not None
+    assert (await call("resume_batch", "batch_1")).paused_at is None
+
+
 async def test_lists_are_read_page_by_page_to_their_end(call: Caller, service: FakeService) -> None:
     for number in range(7):
         service.add_batch(f"batch_{number}")
