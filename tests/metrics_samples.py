@@ -82,6 +82,7 @@ def _move_engine(metrics: Metrics, now: float) -> None:
     model.tokens_committed(input_tokens=9000, cached_input_tokens=4000, output_tokens=3000)
     model.request_seconds.observe(0.7)
     model.restarts.inc()
+    model.up.set(1)
     meter = EngineMeter(model, slots=256, surplus=32, gpus=1, now=now - 1)
     meter.observe(now - 1, in_flight=250, lines_waiting=True)
     meter.observe(now - 0.6, in_flight=300, lines_waiting=True)

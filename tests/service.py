@@ -27,6 +27,7 @@ from slackwater.db.election import ElectionLock
 from slackwater.db.files import NewFile, create_file, get_file
 from slackwater.db.queue.planning import PlanClaim, PlannedChunk, claim_planning, publish_plan
 from slackwater.db.session import Database
+from slackwater.domain.cutting import CutRules
 from slackwater.domain.ids import BatchId, FileId, TenantId, WorkerId, batch_id, file_id, tenant_id
 from slackwater.domain.outcomes import RetryPolicy
 from slackwater.flow.audit import Report, audit
@@ -163,7 +164,7 @@ class Service:
         assert report.sound, report.faults
         return report
 
-    def add_worker(self, engine: Engine, *, slots: int = 32, name: str | None = None, **settings: Any) -> None:
+    def add_worker(self, engine: Engine, /, *, slots: int = 32, name: str | None = None, **settings: Any) -> None:
         """Start one more worker."""
         stop = asyncio.Event()
         retries = settings.pop("retries", RetryPolicy(first_pause_seconds=0.01, longest_pause_seconds=0.05))
@@ -208,7 +209,9 @@ async def plan_evenly(db: Database, store: BlobStore, *, chunk_lines: int, claim
     return True
 
 
-def stages(db: Database, store: BlobStore, metrics: Metrics, leader: Leader, scratch: Path) -> list[Stage]:
+def stages(
+    db: Database, store: BlobStore, metrics: Metrics, leader: Leader, scratch: Path, cut: CutRules
+) -> list[Stage]:
     """The stages of one control process, resting as briefly as a test wants."""
     finisher = Finisher(
         db=db,
@@ -223,7 +226,7 @@ def stages(db: Database, store: BlobStore, metrics: Metrics, leader: Leader, scr
     planner = Planner(
         db=db,
         blobs=store,
-        settings=PlanSettings(scratch=scratch),
+        settings=PlanSettings(scratch=scratch, cut=cut),
         observer=Rejections(),
         clock=time.perf_counter,
         choose=random.randrange,
@@ -255,7 +258,13 @@ class Rejections:
 
 @asynccontextmanager
 async def running_service(
-    db: Database, store: BlobStore, database_url: str, scratch: Path, *, engines: Sequence[Engine] | None = None
+    db: Database,
+    store: BlobStore,
+    database_url: str,
+    scratch: Path,
+    *,
+    engines: Sequence[Engine] | None = None,
+    cut: CutRules | None = None,
 ) -> AsyncIterator[Service]:
     """Run every stage and one worker an engine (one simulated engine by default) while the block runs."""
     metrics = create_metrics(CollectorRegistry(), version="test", clock=time.perf_counter)
@@ -274,7 +283,7 @@ async def running_service(
     service = Service(db=db, store=store, metrics=metrics, tenant=tenant, stop=stop)
     loops = [
         asyncio.create_task(run_stage(stage, stop=stop, observer=metrics.stage(stage.name)))
-        for stage in stages(db, store, metrics, leader, scratch)
+        for stage in stages(db, store, metrics, leader, scratch, cut or CutRules())
     ]
     for engine in engines if engines is not None else [SimulatedEngine()]:
         service.add_worker(engine)

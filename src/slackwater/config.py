@@ -125,7 +125,19 @@ class Settings(BaseSettings):
     )
     request_attempts: int = Field(default=5, ge=1, description="Tries of a line that fails for reasons of its own.")
     drain_grace_seconds: float = Field(
-        default=30.0, ge=0, description="How long a worker that is told to stop finishes what runs."
+        default=30.0, ge=0, description="How long a worker that is told to stop finishes what is at its engine."
+    )
+    checkpoint_seconds: float = Field(
+        default=30.0, gt=0, description="How often a worker keeps what is finished of the chunks it runs."
+    )
+    engine_outage_seconds: float = Field(
+        default=120.0, gt=0, description="How long a worker whose engine is away keeps its chunks."
+    )
+    engine_stall_seconds: float = Field(
+        default=120.0,
+        gt=0,
+        description="How long an engine may have requests and neither answer nor write a token before it counts as"
+        " hanging.",
     )
 
     max_input_lines: int = Field(

@@ -49,6 +49,9 @@ class RecordingEngine(Engine):
     async def load(self) -> EngineLoad:
         return await self.inner.load()
 
+    async def revive(self) -> None:
+        await self.inner.revive()
+
     async def close(self) -> None:
         await self.inner.close()
 
@@ -64,7 +67,7 @@ Fault = Callable[[], Awaitable[None]]
 class WatchedStore(BlobStore):
     """A store before another: notes the keys that are read, and runs what a test put before or after a step.
 
-    ``before`` and ``after`` are keyed by the stage of a write or a deletion; what they raise is what the caller gets.
+    ``before`` and ``after`` are keyed by the stage of a put or a deletion; what they raise is what the caller gets.
     """
 
     def __init__(self, inner: BlobStore) -> None:
@@ -74,7 +77,10 @@ class WatchedStore(BlobStore):
         self.after: dict[str, Fault] = {}
 
     async def put(self, key: str, data: bytes, *, stage: str) -> Written:
-        return await self.inner.put(key, data, stage=stage)
+        await self._run(self.before, stage)
+        written = await self.inner.put(key, data, stage=stage)
+        await self._run(self.after, stage)
+        return written
 
     def writer(self, key: str, *, stage: str) -> BlobWriter:
         return self.inner.writer(key, stage=stage)
@@ -100,11 +106,13 @@ class WatchedStore(BlobStore):
         return await self.inner.join(key, parts, stage=stage)
 
     async def delete(self, keys: Sequence[str], *, stage: str) -> None:
-        if stage in self.before:
-            await self.before[stage]()
+        await self._run(self.before, stage)
         await self.inner.delete(keys, stage=stage)
-        if stage in self.after:
-            await self.after[stage]()
+        await self._run(self.after, stage)
+
+    async def _run(self, faults: dict[str, Fault], stage: str) -> None:
+        if stage in faults:
+            await faults[stage]()
 
     def list(self, prefix: str) -> AsyncIterator[StoredObject]:
         return self.inner.list(prefix)

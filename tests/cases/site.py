@@ -17,6 +17,7 @@ from slackwater.blobs.store import open_store
 from slackwater.db.election import ElectionLock
 from slackwater.db.session import Database, PoolSettings, TransactionSeam
 from slackwater.domain.bodies import BodyRules
+from slackwater.domain.cutting import CutRules
 from slackwater.domain.ids import BatchId
 from slackwater.domain.limits import InputLimits
 from slackwater.flow.audit import Report, audit
@@ -143,7 +144,7 @@ async def running_site(
             metrics=metrics,
             folder=folder,
         )
-        plan, *others = stages(db, store, metrics, leader, scratch)
+        plan, *others = stages(db, store, metrics, leader, scratch, CutRules())
         async with _running(site, [replace(plan, once=planner.plan_once), *others], worker or {}):
             yield site
         await acme.close()

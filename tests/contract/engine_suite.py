@@ -162,6 +162,19 @@ class EngineSuite:
         assert isinstance(success(beside), Done)
         assert content(beside) == content(after)
 
+    async def test_a_token_counter_stands_still_only_while_the_engine_does(self, subject: Subject) -> None:
+        before = (await subject.engine.load()).tokens_total
+        await subject.post("/v1/chat/completions", subject.chat("hi"))
+        after = (await subject.engine.load()).tokens_total
+
+        if before is None:
+            assert after is None
+        else:
+            # vLLM's gauges are as old as its last step.
+            assert after is not None
+            await load_where(subject.engine, lambda load: (load.tokens_total or 0) > before)
+        assert (await subject.engine.load()).tokens_total == (await subject.engine.load()).tokens_total
+
     async def test_a_closed_engine_is_unreachable_and_closing_again_is_fine(self, subject: Subject) -> None:
         await subject.post("/v1/chat/completions", subject.chat("hi"))
 

@@ -7,6 +7,7 @@
     plans/<batch id>/<claim token>.index           sidecar: line, custom_id, offset, length, chunk
     plans/<batch id>/<claim token>.errors          error lines of the lines refused while planning
     parts/<batch id>/<seq>-<lease token>.out|.err  what one attempt at one chunk wrote
+    parts/<batch id>/<seq>-<lease token>.<n>       what its n-th checkpoint kept
     outputs/<batch id>-<claim token>.out|.err      the joined result files
 
 A name holds the token of whoever wrote it, so two attempts never write to one name and a late one harms nobody.
@@ -56,6 +57,11 @@ def part_output_key(batch: BatchId, seq: int, lease: LeaseToken) -> str:
 def part_errors_key(batch: BatchId, seq: int, lease: LeaseToken) -> str:
     """Name the error lines that one attempt at chunk ``seq`` wrote."""
     return f"{PARTS}/{batch}/{seq}-{lease.hex}.err"
+
+
+def segment_key(batch: BatchId, seq: int, lease: LeaseToken, segment_no: int) -> str:
+    """Name what one checkpoint of an attempt at chunk ``seq`` kept."""
+    return f"{PARTS}/{batch}/{seq}-{lease.hex}.{segment_no}"
 
 
 def output_key(batch: BatchId, claim: uuid.UUID) -> str:

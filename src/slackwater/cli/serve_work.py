@@ -14,6 +14,7 @@ from slackwater.domain.errors import SetupError
 from slackwater.domain.ids import WorkerId
 from slackwater.domain.outcomes import RetryPolicy
 from slackwater.flow.work import Worker, WorkSettings
+from slackwater.flow.work_engine import WatchSettings
 from slackwater.flow.work_feed import FeedSettings
 from slackwater.flow.work_meter import WorkMeter
 from slackwater.inference.protocol import Engine
@@ -84,6 +85,10 @@ def _work_settings(settings: Settings, slots: int, surplus: int) -> WorkSettings
             request_timeout_seconds=settings.request_timeout_seconds,
             retries=RetryPolicy(max_attempts=settings.request_attempts),
         ),
+        engine=WatchSettings(
+            outage_seconds=settings.engine_outage_seconds, stall_seconds=settings.engine_stall_seconds
+        ),
+        checkpoint_seconds=settings.checkpoint_seconds,
         drain_seconds=settings.drain_grace_seconds,
     )
 

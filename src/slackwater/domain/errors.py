@@ -16,6 +16,7 @@
     ├── ObjectMissing             an object that a row points at is not in the store
     ├── EngineError               the engine gave no usable answer to a request
     │   ├── EngineUnreachable         no connection, or it broke before the whole answer was here
+    │   │   └── EngineBroke               it broke with the request sent: the engine may have died of it
     │   ├── EngineTimeout             no whole answer in time
     │   └── EngineReplyTooLarge       the answer is over the size limit: the same request would give it again
     ├── LeaseLost                 this claim or lease is no longer ours: stop, write nothing
@@ -84,6 +85,10 @@ class EngineError(SlackwaterError):
 
 class EngineUnreachable(EngineError):
     """No connection to the engine, or it broke before the whole answer was here."""
+
+
+class EngineBroke(EngineUnreachable):
+    """The connection broke after the request was sent and before its whole answer was here."""
 
 
 class EngineTimeout(EngineError):

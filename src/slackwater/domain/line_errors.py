@@ -52,6 +52,13 @@ REPLY_TOO_LARGE: Final = LineError(
     code="reply_too_large",
     message="The model's answer is larger than the service keeps; ask for fewer tokens, choices or log-probabilities.",
 )
+ENGINE_KILLED: Final = LineError(
+    status=None,
+    code="engine_crashed",
+    message="The engine died each time while it ran this request, the last time with nothing else running. It is set"
+    " aside so that other requests are answered.",
+    type="server_error",
+)
 
 
 def refused(message: str, *, param: str | None = None, code: str | None = None) -> LineError:

@@ -11,7 +11,8 @@
     429 503 529                               Retry, not counted: the engine was full, not the line wrong;
                                               Retry-After is a floor; Dead when the engine never takes it
     answer over the size limit                Dead
-    no connection, or it broke                Retry, not counted; Released when patience ends
+    no connection                             Retry, not counted; Released when patience ends
+    the connection broke, the engine lives    Retry, counted against the line; Dead at the last attempt
 
 Pure: chance comes in as ``jitter``. The common case costs about 2 µs, reading the reply included.
 """
@@ -21,7 +22,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from slackwater.domain.errors import EngineError, EngineReplyTooLarge, EngineTimeout
+from slackwater.domain.errors import EngineBroke, EngineError, EngineReplyTooLarge, EngineTimeout, EngineUnreachable
 from slackwater.domain.line_errors import (
     ERROR_STATUSES,
     REPLY_TOO_LARGE,
@@ -125,6 +126,20 @@ def success(answer: Reply | EngineError) -> Done | None:
     return Done(answer.status, reading.body, reading.usage, reading.model, reading.mended)
 
 
+def is_doubtful(answer: Reply | EngineError) -> bool:
+    """Tell whether an answer may mean that the engine is dead or dying: whoever gets it had better ask."""
+    if isinstance(answer, Reply):
+        return answer.status in SERVER_ERRORS
+    return isinstance(answer, EngineUnreachable)
+
+
+def is_suspect(answer: Reply | EngineError) -> bool:
+    """Tell whether a doubtful answer came to a request that an engine, now dead, had taken in."""
+    if isinstance(answer, Reply):
+        return answer.status not in _FULL
+    return isinstance(answer, EngineBroke)
+
+
 def failure(
     answer: Reply | EngineError, *, policy: RetryPolicy, jitter: float, attempts: Attempts = NO_ATTEMPTS
 ) -> Failure:
@@ -167,6 +182,8 @@ def _no_answer(fault: EngineError, policy: RetryPolicy, jitter: float, attempts:
     if isinstance(fault, EngineTimeout):
         return _counted(REQUEST_TIMEOUT, policy, jitter, attempts)
     error = LineError(status=None, code="engine_unreachable", message=str(fault), type="server_error")
+    if isinstance(fault, EngineBroke):
+        return _counted(error, policy, jitter, attempts)
     if attempts.uncounted + 1 >= policy.max_uncounted_attempts:
         return Released(error)
     return Retry(_pause(attempts.uncounted, policy, jitter), counts_against_line=False, error=error)

@@ -36,6 +36,7 @@ from slackwater.domain.ids import BatchId, file_id
 from slackwater.domain.line_errors import BATCH_CANCELLED, BATCH_EXPIRED
 from slackwater.domain.request_lines import custom_ids
 from slackwater.domain.results import Dialect, OpenAIDialect, line_id_prefix
+from slackwater.flow.finish_close import close_begun_chunks
 from slackwater.metrics import BatchEnd
 
 _LOG: Final = structlog.get_logger("slackwater.finish")
@@ -88,6 +89,7 @@ class Finisher:
         if claim.ending != "completed":
             # A batch that is complete has no leases and no chunks that did not run: that is what made it complete.
             self.revoked(await revoke_leases(self.db, claim.batch_id))
+            await close_begun_chunks(self.db, self.store, claim)
             unrun = await unrun_chunks(self.db, claim.batch_id)
         parts = await committed_parts(self.db, claim.batch_id)
         outputs = [part.output for part in parts if part.output is not None]

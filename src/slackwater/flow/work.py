@@ -4,15 +4,17 @@ A commit writes the chunk's result objects under names that hold the lease token
 one guarded statement: a lease that was lost meanwhile commits nothing. The token alone decides; this process never
 asks itself whether its heartbeat is fresh.
 
-``work_feed`` keeps the engine full, ``work_chunk`` holds one chunk's lines, ``work_holdings`` the leases on their way,
-``work_commit`` writes results, ``work_speed`` measures.
+The parts: ``work_feed`` keeps the engine full (``work_queue``: which line is next; ``work_pool``: its consumers;
+``work_doubt``: answers that may mean the engine's death), ``chunk_run`` holds one chunk's lines, ``work_holdings`` the
+leases on their way, ``chunk_checkpoint`` keeps what is finished, ``chunk_commit`` writes results, ``work_engine`` looks
+after the engine, ``work_inquest`` finds the line that kills it, ``work_speed`` measures.
 """
 
 import asyncio
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final, Protocol
+from dataclasses import dataclass, field
+from typing import Final
 from uuid import UUID
 
 import structlog
@@ -22,8 +24,11 @@ from slackwater.db.queue.leases import Report, announce_model, learn_model, regi
 from slackwater.db.session import Database
 from slackwater.domain.errors import EngineError, LeaseLost, Unavailable
 from slackwater.domain.ids import WorkerId
-from slackwater.flow.work_feed import Feeder, FeedObserver, FeedSettings
-from slackwater.flow.work_holdings import Holdings, HoldingsObserver
+from slackwater.flow.work_engine import EngineWatch, WatchSettings
+from slackwater.flow.work_feed import Feeder, FeedSettings
+from slackwater.flow.work_holdings import Holdings
+from slackwater.flow.work_inquest import Inquest
+from slackwater.flow.work_observers import WorkObserver
 from slackwater.inference.protocol import Engine
 
 _LOG: Final = structlog.get_logger("slackwater.work")
@@ -33,18 +38,6 @@ _LEAST_SYNC_GAP_SECONDS: Final = 0.05
 _ENGINE_CHECK_SECONDS: Final = 0.5
 _LAST_SECONDS: Final = 10.0
 """Beyond the grace: how long commits and returns may still take before the process ends without them."""
-
-
-class WorkObserver(FeedObserver, HoldingsObserver, Protocol):
-    """Told what the metrics of a worker need."""
-
-    def synced(self, seconds: float) -> None:
-        """One exchange with the database took so long."""
-        ...
-
-    def load(self, *, in_flight: int, lines_waiting: bool) -> None:
-        """How full the engine is now, and whether lines wait for a slot of it."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,10 +51,11 @@ class WorkSettings:
     feed: FeedSettings
     lookahead_seconds: float = 1.0
     """How much work to hold beyond what runs, in seconds of this worker's own measured speed."""
-    outage_seconds: float = 120.0
-    """How long chunks are kept while the engine is away, before they are given back."""
+    engine: WatchSettings = field(default_factory=WatchSettings)
+    checkpoint_seconds: float = 30.0
+    """How often what is finished of running chunks is kept."""
     drain_seconds: float = 30.0
-    """How long chunks that run may take to end once the process is told to stop."""
+    """How long what is at the engine may take to end once the process is told to stop."""
 
 
 class Worker:
@@ -86,8 +80,6 @@ class Worker:
         self._clock = clock
         self._jitter = jitter
         self._nudge = asyncio.Event()
-        self._doubt = asyncio.Event()
-        self._engine_up = True
         self._overdue = False
         """Set when a drain has lasted too long: the database is away, or has forgotten us."""
 
@@ -98,16 +90,18 @@ class Worker:
         """
         if not await self._begin(stop):
             return
-        feeder, holdings = self._equip()
+        feeder, holdings, watch, inquest = self._equip()
         feeder.start()
         try:
             async with asyncio.TaskGroup() as group:
                 beside = [
-                    group.create_task(self._watch_engine(feeder, holdings)),
+                    group.create_task(watch.run()),
+                    group.create_task(inquest.run()),
+                    group.create_task(self._checkpoint_for_ever(holdings)),
                     group.create_task(self._drain(stop, holdings)),
                     group.create_task(feeder.watch()),
                 ]
-                await self._sync_for_ever(stop, feeder, holdings)
+                await self._sync_for_ever(stop, feeder, holdings, watch)
                 for task in beside:
                     task.cancel()
         except ExceptionGroup as group_of_errors:
@@ -119,16 +113,19 @@ class Worker:
             await holdings.settle(_LAST_SECONDS)
             await feeder.close()
 
-    def _equip(self) -> tuple[Feeder, Holdings]:
-        """Make the feeder and the holdings, each knowing of the other."""
+    def _equip(self) -> tuple[Feeder, Holdings, EngineWatch, Inquest]:
+        """Make the parts, each knowing of those it tells."""
         holdings: Holdings
+        watch: EngineWatch
+        inquest: Inquest
+        # The lambdas look their part up when they are called: each is made below.
         feeder = Feeder(
             self._engine,
             settings=self._settings.feed,
             observer=self._observer,
-            completed=lambda run: holdings.complete(run),  # noqa: PLW0108  bound when called: it is made below
+            completed=lambda run: holdings.complete(run),  # noqa: PLW0108
             hungry=lambda: holdings.open_more(),  # noqa: PLW0108
-            unreachable=self._doubt.set,
+            doubted=lambda: watch.doubt(),  # noqa: PLW0108
             clock=self._clock,
             jitter=self._jitter,
         )
@@ -138,11 +135,22 @@ class Worker:
             feeder,
             observer=self._observer,
             changed=self._nudge.set,
+            suspected=lambda: inquest.open(),  # noqa: PLW0108
             clock=self._clock,
             lines_ahead=self._settings.feed.in_flight * 2,
             knows_priority=self._engine.knows_priority,
         )
-        return feeder, holdings
+        inquest = Inquest(feeder, holdings)
+        watch = EngineWatch(
+            self._engine,
+            feeder,
+            holdings,
+            settings=self._settings.engine,
+            suspected=inquest.open,
+            changed=self._nudge.set,
+            clock=self._clock,
+        )
+        return feeder, holdings, watch, inquest
 
     async def _begin(self, stop: asyncio.Event) -> bool:
         """Wait for the engine, then register; False when told to stop first."""
@@ -172,14 +180,14 @@ class Worker:
         )
         _LOG.info("worker ready", worker=self._settings.worker_id, models=models)
 
-    async def _sync_for_ever(self, stop: asyncio.Event, feeder: Feeder, holdings: Holdings) -> None:
+    async def _sync_for_ever(self, stop: asyncio.Event, feeder: Feeder, holdings: Holdings, watch: EngineWatch) -> None:
         """Poll: every second, soon after each commit, and often while there is room and work waits."""
         while not (stop.is_set() and (holdings.empty or self._overdue)):
             self._nudge.clear()
             began = self._clock()
             pause = _IDLE_SYNC_SECONDS
             try:
-                if await self._sync(feeder, holdings, began):
+                if await self._sync(feeder, holdings, began, engine_up=watch.up):
                     pause = _HUNGRY_SYNC_SECONDS
                 if feeder.speed.measure(began, feeder.finished_lines):
                     await self._teach(feeder, holdings)
@@ -188,20 +196,20 @@ class Worker:
             await _rest(self._nudge, pause)
             await asyncio.sleep(max(0.0, _LEAST_SYNC_GAP_SECONDS - (self._clock() - began)))
 
-    async def _sync(self, feeder: Feeder, holdings: Holdings, began: float) -> bool:
+    async def _sync(self, feeder: Feeder, holdings: Holdings, began: float, *, engine_up: bool) -> bool:
         """Report and obey; returns whether work waits that this worker has room for. Raises LeaseLost."""
-        orders = await sync(self._db, self._report(feeder, holdings))
+        orders = await sync(self._db, self._report(feeder, holdings, engine_up=engine_up))
         if orders is None:
             raise LeaseLost("another process has taken this worker's name; stop one of the two")
         self._observer.synced(self._clock() - began)
         holdings.obey(orders, began)
         waiting = orders.work_waits or feeder.untried_lines > 0
-        self._observer.load(in_flight=feeder.in_flight, lines_waiting=waiting)
+        self._observer.load(in_flight=feeder.in_flight, lines_waiting=waiting, engine_up=engine_up)
         return orders.work_waits and feeder.in_flight < self._settings.slots
 
-    def _report(self, feeder: Feeder, holdings: Holdings) -> Report:
+    def _report(self, feeder: Feeder, holdings: Holdings, *, engine_up: bool) -> Report:
         """Say how much more work is wanted: look-ahead in lines, beyond what is finished but not yet committed."""
-        ready = self._engine_up and holdings.taking
+        ready = engine_up and holdings.taking
         least = self._settings.feed.in_flight * 2
         speed = feeder.speed.lines_per_second
         ahead = int((speed or 0.0) * self._settings.lookahead_seconds)
@@ -217,8 +225,7 @@ class Worker:
     async def _teach(self, feeder: Feeder, holdings: Holdings) -> None:
         """Tell planning how fast a line of each model is and how long a token: chunks are cut by it."""
         assert feeder.speed.lines_per_second is not None
-        tallies, holdings.tallies = holdings.tallies, {}
-        for model, tally in tallies.items():
+        for model, tally in holdings.tallies.take().items():
             await learn_model(
                 self._db,
                 model,
@@ -226,35 +233,22 @@ class Worker:
                 bytes_per_token=tally.prompt_bytes / tally.input_tokens if tally.input_tokens else None,
             )
 
-    async def _watch_engine(self, feeder: Feeder, holdings: Holdings) -> None:
-        """Shut the gate while the engine is away; an outage that lasts gives the chunks back."""
-        away_since: float | None = None
+    async def _checkpoint_for_ever(self, holdings: Holdings) -> None:
+        """Keep what is finished every so often, whatever happens to this process."""
         while True:
-            await _rest(self._doubt, _ENGINE_CHECK_SECONDS * 4)
-            self._doubt.clear()
-            if await self._engine.ready():
-                if away_since is not None:
-                    _LOG.info("engine is back", seconds=round(self._clock() - away_since, 1))
-                away_since, self._engine_up = None, True
-                feeder.open_gate()
-                continue
-            feeder.shut_gate()
-            self._engine_up = False
-            if away_since is None:
-                _LOG.warning("engine is away")
-                away_since = self._clock()
-                self._nudge.set()
-            elif self._clock() - away_since > self._settings.outage_seconds and not holdings.empty:
-                await holdings.give_back()
-            await asyncio.sleep(_ENGINE_CHECK_SECONDS)
-            self._doubt.set()
+            await asyncio.sleep(self._settings.checkpoint_seconds)
+            await holdings.checkpoint_all()
 
     async def _drain(self, stop: asyncio.Event, holdings: Holdings) -> None:
-        """When told to stop: take nothing new, give back what does not end within the grace, and end in any case."""
+        """When told to stop: send nothing more, and give every chunk back with what is done of it.
+
+        What is at the engine may end within the grace; the process ends in any case.
+        """
         await stop.wait()
-        holdings.taking = False
         self._nudge.set()
-        await asyncio.sleep(self._settings.drain_seconds)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.drain_seconds):
+                await holdings.drain()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LAST_SECONDS):
                 await holdings.give_back()

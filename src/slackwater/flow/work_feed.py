@@ -5,40 +5,27 @@ consumers takes the next line of the first chunk that has one; a line that must 
 meanwhile. Small chunks (the express slot) go before large ones.
 
 Stopping a chunk cancels the calls of its lines that are at the engine, which frees the engine's slots.
+
+An answer that may mean that the engine died (``domain/outcomes.is_doubtful``) is filed only when somebody has looked at
+the engine: :meth:`Feeder.engine_lives` files it as the line's own trouble, :meth:`Feeder.engine_died` as nobody's, and
+makes the line a suspect where the engine had taken it in. Suspects run apart from all others (``work_inquest``).
 """
 
 import asyncio
-import heapq
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final, Protocol
 
-from slackwater.domain.errors import EngineError, EngineUnreachable
+from slackwater.domain.errors import EngineError
 from slackwater.domain.line_errors import LineError
-from slackwater.domain.outcomes import Dead, Released, Retry, RetryPolicy, failure, success
-from slackwater.domain.policy import EXPRESS_LINES
+from slackwater.domain.outcomes import Dead, Released, Retry, RetryPolicy, failure, is_doubtful, success
 from slackwater.domain.replies import Reply
-from slackwater.flow.work_chunk import ChunkRun
+from slackwater.flow.chunk_run import ChunkRun
+from slackwater.flow.work_doubt import Doubtful, Doubts, Sent
+from slackwater.flow.work_observers import FeedObserver
+from slackwater.flow.work_pool import ConsumerPool
+from slackwater.flow.work_queue import Line, LineQueue
 from slackwater.flow.work_speed import Speed
 from slackwater.inference.protocol import Engine
-
-_BURST_LINES: Final = 200
-"""After so many lines the consumers let others run: heartbeats must not starve."""
-_TIMER_GRAIN_SECONDS: Final = 0.001
-"""Timers of uvloop fire on whole milliseconds, so possibly this much early."""
-
-
-class FeedObserver(Protocol):
-    """Told what the metrics need."""
-
-    def answered(self, seconds: float) -> None:
-        """One request was answered, or not, after so long."""
-        ...
-
-    def retried(self, error: LineError) -> None:
-        """One line waits for another try, because of this."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,8 +42,8 @@ class Feeder:
     """Runs the lines of the chunks it is given.
 
     ``completed`` is called once for each chunk whose lines have all ended, ``hungry`` when a chunk is found to have no
-    untried line any more, ``unreachable`` for each request that found no engine. ``clock`` is monotonic, in seconds;
-    ``jitter`` gives numbers in [0, 1).
+    untried line any more, ``doubted`` for each answer that may mean that the engine is dead. ``clock`` is monotonic, in
+    seconds; ``jitter`` gives numbers in [0, 1).
     """
 
     def __init__(
@@ -67,7 +54,7 @@ class Feeder:
         observer: FeedObserver,
         completed: Callable[[ChunkRun], None],
         hungry: Callable[[], None],
-        unreachable: Callable[[], None],
+        doubted: Callable[[], None],
         clock: Callable[[], float],
         jitter: Callable[[], float],
     ) -> None:
@@ -75,112 +62,147 @@ class Feeder:
         self._settings = settings
         self._observer = observer
         self._completed = completed
-        self._hungry = hungry
-        self._unreachable = unreachable
+        self._doubted = doubted
         self._clock = clock
         self._jitter = jitter
-        self._chunks: deque[ChunkRun] = deque()
-        """Those with untried lines, small ones first."""
-        self._due: deque[tuple[ChunkRun, int]] = deque()
-        self._waiting: list[tuple[float, int, ChunkRun, int]] = []
-        self._n_waiting = 0
-        self._idle: deque[asyncio.Future[None]] = deque()
-        self._burst = 0
-        self._closing = False
-        self._waking = False
+        self._pool = ConsumerPool()
+        self._queue = LineQueue(woken=self._pool.wake, hungry=hungry)
+        self._doubts = Doubts()
+        self._sent: Sent = {}
+        """What is at the engine now, by the task that sent it."""
         self._engine_up = asyncio.Event()
         self._engine_up.set()
-        self._consumers: list[asyncio.Task[None]] = []
-        self.in_flight = 0
+        self._calm = asyncio.Event()
+        """Set when something happened that a wait for quiet may end with."""
         self.speed = Speed()
         self.finished_lines = 0
         """Lines ended since the start, for measuring speed."""
+        self.answers = 0
+        """Answers of the engine since the start, whatever they were: a sign of its life."""
 
     def start(self) -> None:
         """Start the consumers."""
-        self._consumers = [
-            asyncio.create_task(self._consume(), name=f"feed-{n}") for n in range(self._settings.in_flight)
-        ]
+        self._pool.start(self._settings.in_flight, self._consume)
 
     async def watch(self) -> None:
         """End with the error of the first consumer that fails, and never otherwise: each takes a place with it."""
-        done, _ = await asyncio.wait(self._consumers, return_when=asyncio.FIRST_COMPLETED)
-        for consumer in done:
-            consumer.result()
+        await self._pool.watch()
 
     async def close(self) -> None:
         """End the consumers; what is at the engine is aborted."""
-        self._closing = True
-        for task in self._consumers:
-            task.cancel()
-        await asyncio.gather(*self._consumers, return_exceptions=True)
-        self._consumers = []
+        await self._pool.close()
 
-    def open_gate(self) -> None:
-        """Let lines go to the engine."""
-        self._engine_up.set()
-
-    def shut_gate(self) -> None:
-        """Keep lines back while the engine is away; waiting costs them nothing."""
-        self._engine_up.clear()
+    @property
+    def in_flight(self) -> int:
+        """Requests at the engine now."""
+        return len(self._sent)
 
     @property
     def untried_lines(self) -> int:
         """Lines given but never sent."""
-        return sum(run.untried for run in self._chunks)
+        return self._queue.untried_lines
 
     def add(self, run: ChunkRun) -> None:
         """Take a chunk; its lines run as places get free."""
-        small = run.lease.n_requests <= EXPRESS_LINES
-        ahead = sum(other.lease.n_requests <= EXPRESS_LINES for other in self._chunks) if small else len(self._chunks)
-        self._chunks.insert(ahead, run)
         self.speed.saturated(self._clock(), self.finished_lines)
-        self._wake()
+        self._queue.add(run)
 
     def stop(self, run: ChunkRun) -> None:
         """Run no further line of a chunk and abort those at the engine. The caller closes what is unrun afterwards."""
         run.stopped = True
-        for task in tuple(run.active):
-            task.cancel()
-        if run in self._chunks:
-            self._chunks.remove(run)
+        for task, (other, _) in tuple(self._sent.items()):
+            if other is run:
+                task.cancel()
+        self._queue.remove(run)
+        self._doubts.drop(run)
+        self._calm.set()
 
-    def _wake(self) -> None:
-        """Wake one idle consumer; it wakes the next when it takes a line, so that no more run than can be of use."""
-        if self._waking:
-            return
-        while self._idle:
-            sleeper = self._idle.popleft()
-            if not sleeper.done():
-                sleeper.set_result(None)
-                self._waking = True
-                return
+    def send_no_more(self) -> None:
+        """Send nothing more, ever."""
+        self._queue.close()
 
-    async def _sleep(self) -> None:
-        """Wait idle until woken."""
-        sleeper = asyncio.get_running_loop().create_future()
-        self._idle.append(sleeper)
-        try:
-            await sleeper
-        finally:
-            if sleeper.done():
-                self._waking = False
+    async def let_go(self, run: ChunkRun) -> None:
+        """Return when nothing of a chunk is at the engine."""
+        await self._until(lambda: not run.at_engine)
 
-    def _next(self) -> tuple[ChunkRun, int] | None:
-        """Return the next line to send: retries that are due, then small chunks, then the rest in order."""
-        while self._due:
-            run, place = self._due.popleft()
-            if not run.stopped:
-                return run, place
-        while self._chunks:
-            run = self._chunks[0]
-            untried = run.take()
-            if untried is not None:
-                return run, untried
-            self._chunks.popleft()
-            self._hungry()
+    def engine_lives(self) -> bool:
+        """Let lines go to the engine, and file what was doubtful as the lines' own trouble.
+
+        But for an engine that broke off everything it had, and is back already: that one died. Returns whether it did.
+        """
+        died = self._doubts.everything_broke(self._sent, at_least=1 if self._queue.held else 2)
+        if died:
+            self._doubts.blame_engine(self._queue)
+        for run, place, answer in self._doubts.take():
+            self._file_failure(run, place, answer)
+        if not self._engine_up.is_set():
+            self._engine_up.set()
+            self._begin_to_measure()
+        self._calm.set()
+        return died
+
+    def engine_died(self) -> bool:
+        """Keep lines back while the engine is away; what was lost with it costs no line an attempt.
+
+        Returns whether lines became suspects.
+        """
+        self._engine_up.clear()
         self.speed.ran_dry(self._clock(), self.finished_lines)
-        return None
+        blamed = self._doubts.blame_engine(self._queue)
+        self._calm.set()
+        return blamed
+
+    def engine_hangs(self) -> None:
+        """Give up everything at the engine as if it had died, and keep lines back."""
+        for task, (run, place) in tuple(self._sent.items()):
+            run.suspects.add(place)
+            task.cancel()
+        for run, place in self._queue.take_alone():
+            self._queue.again(run, place)
+        self.engine_died()
+
+    async def engine_ready(self) -> None:
+        """Return when lines may go to the engine."""
+        await self._engine_up.wait()
+
+    async def hold(self) -> None:
+        """Send nothing more but what is sent alone, and return when nothing is at the engine."""
+        self._queue.held = True
+        self.speed.ran_dry(self._clock(), self.finished_lines)
+        await self._until(self._is_quiet)
+
+    def release(self) -> None:
+        """Send everything again."""
+        self._queue.held = False
+        self._begin_to_measure()
+
+    async def run_alone(self, lines: Iterable[Line]) -> None:
+        """While held: send these lines, and return when each was answered or the engine has died of one of them."""
+        for run, place in lines:
+            self._queue.alone(run, place)
+        await self._until(self._is_quiet)
+
+    def again(self, run: ChunkRun, place: int) -> None:
+        """Send a line again before untried ones."""
+        self._queue.again(run, place)
+
+    def end(self, run: ChunkRun, place: int, error: LineError) -> None:
+        """End a line that is not at the engine with an error."""
+        run.fail(place, error)
+        self._count(run)
+
+    def _begin_to_measure(self) -> None:
+        """Time counts for the speed again, where lines wait."""
+        if self.untried_lines:
+            self.speed.saturated(self._clock(), self.finished_lines)
+
+    async def _until(self, reached: Callable[[], bool]) -> None:
+        while not reached():
+            self._calm.clear()
+            await self._calm.wait()
+
+    def _is_quiet(self) -> bool:
+        return not (self._sent or self._queue.lines_alone or self._doubts)
 
     async def _consume(self) -> None:
         """Send one line after the other, for ever."""
@@ -189,35 +211,22 @@ class Feeder:
         while True:
             if not self._engine_up.is_set():
                 await self._engine_up.wait()
-            job = self._next()
-            if job is None:
-                await self._sleep()
+            line = self._queue.next()
+            if line is None:
+                self.speed.ran_dry(self._clock(), self.finished_lines)
+                await self._pool.sleep()
                 continue
-            if self._idle:
-                self._wake()
-            await self._send(*job, task)
+            self._pool.wake_next()
+            await self._send(*line, task)
             # A consumer that remembered a chunk in its sleep would keep all its results.
-            del job
-            self._burst += 1
-            if self._burst >= _BURST_LINES:
-                await self._let_others_run()
-
-    async def _let_others_run(self) -> None:
-        """Yield: the consumer that ends a burst goes on in the loop's next turn, the others wait to be woken by it.
-
-        An engine that answers at once needs one consumer, not a turn of the loop for each of hundreds.
-        """
-        if self._burst > _BURST_LINES:
-            await self._sleep()
-            return
-        await asyncio.sleep(0)
-        self._burst = 0
+            del line
+            await self._pool.worked()
 
     async def _send(self, run: ChunkRun, place: int, task: "asyncio.Task[object]") -> None:
         """Make one attempt at one line and file what came of it; a chunk's stop ends the attempt, not the consumer."""
         answer: Reply | EngineError
-        run.active[task] = place
-        self.in_flight += 1
+        self._sent[task] = (run, place)
+        run.at_engine += 1
         sent = self._clock()
         try:
             answer = await self._engine.post(
@@ -226,57 +235,46 @@ class Feeder:
         except EngineError as error:
             answer = error
         except asyncio.CancelledError:
-            if not run.stopped or self._closing:
+            if self._pool.closing or not (run.stopped or place in run.suspects):
                 raise
             task.uncancel()
             return
         finally:
-            self.in_flight -= 1
-            del run.active[task]
+            del self._sent[task]
+            run.at_engine -= 1
+            if not run.at_engine:
+                self._calm.set()
         self._observer.answered(self._clock() - sent)
         self._file(run, place, answer)
-        if run.complete and not run.stopped:
-            self._completed(run)
 
     def _file(self, run: ChunkRun, place: int, answer: Reply | EngineError) -> None:
         """File what one attempt came to."""
         done = success(answer)
         if done is not None:
+            self.answers += 1
             run.succeed(place, done)
-            self.finished_lines += 1
-            return
-        if isinstance(answer, EngineUnreachable):
-            self._unreachable()
+            self._count(run)
+        elif is_doubtful(answer):
+            self._doubts.add(Doubtful(run, place, answer), self._sent)
+            self._doubted()
+        else:
+            self.answers += 1
+            self._file_failure(run, place, answer)
+
+    def _file_failure(self, run: ChunkRun, place: int, answer: Reply | EngineError) -> None:
+        """File an attempt that came to nothing although the engine lives."""
         outcome = failure(answer, policy=self._settings.retries, jitter=self._jitter(), attempts=run.attempts(place))
         match outcome:
-            case Dead(error=line_error):
-                run.fail(place, line_error)
-                self.finished_lines += 1
             case Retry(delay_seconds=delay, error=line_error):
                 run.tried(place, run.attempts(place).after(outcome))
                 self._observer.retried(line_error)
-                self._later(delay, run, place)
-            case Released(error=line_error) if self._engine_up.is_set():
-                # The engine is there for others: it is this line that never gets its answer through.
-                run.fail(place, line_error)
-                self.finished_lines += 1
-            case Released():
-                # The engine has been away for long. The line keeps its place: the worker gives the chunk back.
-                self._later(self._settings.retries.longest_pause_seconds, run, place)
+                self._queue.later(delay, run, place)
+            case Dead(error=line_error) | Released(error=line_error):
+                # Released: the engine is there for others, and it is this line that never gets its answer through.
+                self.end(run, place, line_error)
 
-    def _later(self, delay_seconds: float, run: ChunkRun, place: int) -> None:
-        """Send a line again after a pause, without holding a place meanwhile."""
-        loop = asyncio.get_running_loop()
-        self._n_waiting += 1
-        due = loop.time() + delay_seconds
-        heapq.heappush(self._waiting, (due, self._n_waiting, run, place))
-        loop.call_at(due, self._pop_due)
-
-    def _pop_due(self) -> None:
-        """Move the retries whose pause is over to the front."""
-        now = asyncio.get_running_loop().time() + _TIMER_GRAIN_SECONDS
-        while self._waiting and self._waiting[0][0] <= now:
-            _, _, run, place = heapq.heappop(self._waiting)
-            if not run.stopped:
-                self._due.append((run, place))
-                self._wake()
+    def _count(self, run: ChunkRun) -> None:
+        """Count a line that has ended; the last one completes its chunk."""
+        self.finished_lines += 1
+        if run.complete and not run.stopped:
+            self._completed(run)

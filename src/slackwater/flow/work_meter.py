@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from slackwater.domain.line_errors import LineError
-from slackwater.flow.work_chunk import ChunkRun
+from slackwater.flow.chunk_run import ChunkRun
 from slackwater.metrics import EngineMeter, Metrics, ModelObserver, RetryReason
 
 _REASONS: Final[dict[str | None, RetryReason]] = {
@@ -30,6 +30,8 @@ class WorkMeter:
         self._stage = metrics.stage("work")
         self.synced: Final = metrics.sync_seconds.observe
         """One exchange with the database took so many seconds."""
+        self.checkpointed: Final = metrics.chunk_checkpoint_seconds.observe
+        """What is finished of a chunk was kept within so many seconds."""
         self.answered: Final = self._base.request_seconds.observe
         """One request was answered, or not, after so many seconds."""
 
@@ -63,6 +65,7 @@ class WorkMeter:
         """Count a lease that was given back."""
         self._released.inc()
 
-    def load(self, *, in_flight: int, lines_waiting: bool) -> None:
-        """Note how full the engine is."""
+    def load(self, *, in_flight: int, lines_waiting: bool, engine_up: bool) -> None:
+        """Note how full the engine is, and whether it takes requests."""
+        self._base.up.set(engine_up)
         self._engine.observe(self._clock(), in_flight=in_flight, lines_waiting=lines_waiting)

@@ -17,8 +17,18 @@ _WAITING: Final = frozenset({"vllm:num_requests_waiting", "sglang:num_queue_reqs
 # vLLM before 0.10 said `gpu_cache`.
 _KV_CACHE: Final = frozenset({"vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc", "sglang:token_usage"})
 _PREEMPTIONS: Final = frozenset({"vllm:num_preemptions_total"})
+_TOKENS: Final = frozenset(
+    {
+        "vllm:prompt_tokens_total",
+        "vllm:generation_tokens_total",
+        "sglang:prompt_tokens_total",
+        "sglang:generation_tokens_total",
+        "llamacpp:prompt_tokens_total",
+        "llamacpp:tokens_predicted_total",
+    }
+)
 _OF_INTEREST: Final = re.compile(
-    "^(?:" + "|".join(sorted(_RUNNING | _WAITING | _KV_CACHE | _PREEMPTIONS)) + r")[{ ][^\n]*$", re.MULTILINE
+    "^(?:" + "|".join(sorted(_RUNNING | _WAITING | _KV_CACHE | _PREEMPTIONS | _TOKENS)) + r")[{ ][^\n]*$", re.MULTILINE
 )
 
 
@@ -33,6 +43,7 @@ def read_load(page: str) -> EngineLoad:
         waiting=_total(value for name, value in samples if name in _WAITING),
         kv_cache_usage=max((value for name, value in samples if name in _KV_CACHE), default=None),
         preemptions_total=_total(value for name, value in samples if name in _PREEMPTIONS),
+        tokens_total=_total(value for name, value in samples if name in _TOKENS),
     )
 
 

@@ -8,6 +8,7 @@ as a quarter of its whole way.
 import asyncio
 import math
 import re
+import socket
 import ssl
 from dataclasses import dataclass
 from typing import Final
@@ -19,6 +20,8 @@ from slackwater.inference.http_connection import EngineConnection
 
 _VISIBLE: Final = re.compile(r"[\x21-\x7e]+")
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+_KEEP_ALIVE: Final = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
+"""Seconds of silence before the first question, between questions, and how many go unanswered: a minute in all."""
 _TIMER_GRAIN_SECONDS: Final = 0.001
 """Timers of uvloop fire on whole milliseconds, so possibly this much early."""
 
@@ -97,7 +100,7 @@ class HttpClient:
         origin, limits = self._origin, self._limits
         try:
             async with asyncio.timeout(min(limits.connect_timeout_seconds, timeout_seconds)):
-                _, connection = await loop.create_connection(
+                transport, connection = await loop.create_connection(
                     lambda: EngineConnection(limits.max_reply_bytes), origin.host, origin.port, ssl=origin.tls
                 )
         except (OSError, TimeoutError) as error:
@@ -108,6 +111,7 @@ class HttpClient:
         except EngineUnreachable:
             connection.give_up()
             raise
+        _notice_a_dead_host(transport.get_extra_info("socket"))
         return connection
 
     def _refuse_if_closed(self) -> None:
@@ -135,6 +139,14 @@ class HttpClient:
         self._alarm, self._alarm_at = None, math.inf
         if self._busy:
             self._set_alarm(loop, min(busy.deadline for busy in self._busy))
+
+
+def _notice_a_dead_host(connection: socket.socket) -> None:
+    """Have the kernel ask a silent host whether it still lives: an answer may take half an hour, a dead host longer."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEP_ALIVE.items():
+        if (option := getattr(socket, name, None)) is not None:
+            connection.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def _closed_by_us() -> EngineUnreachable:

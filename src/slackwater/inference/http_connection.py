@@ -12,7 +12,7 @@ from typing import Final, cast
 
 import httptools
 
-from slackwater.domain.errors import EngineReplyTooLarge, EngineUnreachable
+from slackwater.domain.errors import EngineBroke, EngineReplyTooLarge, EngineUnreachable
 from slackwater.domain.replies import Reply
 
 _HEADERS_OF_INTEREST: Final = frozenset({4, 11, 14, 17})
@@ -62,7 +62,7 @@ class EngineConnection(asyncio.Protocol):
         if self.reusable:
             self._transport.write(request)
         else:  # Closed by the server before it was used at all.
-            self.give_up(_broken())
+            self.give_up(EngineUnreachable("The engine closed the connection before it was used."))
 
     def give_up(self, error: Exception | None = None) -> None:
         """Drop the connection at once, so that the engine stops working on the request; its waiter gets ``error``."""
@@ -187,8 +187,8 @@ class _OutOfStepError(Exception):
     """Stops the parser; never leaves this module."""
 
 
-def _broken() -> EngineUnreachable:
-    return EngineUnreachable("The engine closed the connection before its answer was complete.")
+def _broken() -> EngineBroke:
+    return EngineBroke("The engine closed the connection before its answer was complete.")
 
 
 def _not_http() -> EngineUnreachable:

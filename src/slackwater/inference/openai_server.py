@@ -75,6 +75,9 @@ class OpenAIServer(Engine):
         except ValueError as error:
             raise EngineUnreachable("The engine's metrics cannot be read.") from error
 
+    async def revive(self) -> None:
+        """See the protocol: a server behind a URL is somebody else's to start."""
+
     async def close(self) -> None:
         """Drop all connections; calls in flight end with EngineUnreachable."""
         self._closed = True

@@ -32,6 +32,8 @@ class EngineLoad:
     kv_cache_usage: float | None
     """Share of the KV cache in use, 0 to 1."""
     preemptions_total: int | None
+    tokens_total: int | None = None
+    """Tokens read and written since it started: while requests run and this stands still, the engine hangs."""
 
 
 class Engine(Protocol):
@@ -45,7 +47,7 @@ class Engine(Protocol):
     async def post(self, path: str, body: bytes, *, timeout_seconds: float) -> Reply:
         """Send one JSON body to ``path`` (``/v1/chat/completions``) and return the whole answer.
 
-        Raises EngineUnreachable (no connection, or it broke half way), EngineTimeout and EngineReplyTooLarge.
+        Raises EngineUnreachable (EngineBroke where the request was sent), EngineTimeout and EngineReplyTooLarge.
         Never retries, never follows a redirect. May come back without having waited: a caller in a loop yields itself.
         Cancelling the call aborts the request in the engine.
         """
@@ -61,6 +63,13 @@ class Engine(Protocol):
 
     async def load(self) -> EngineLoad:
         """Read the engine's gauges. Raises EngineUnreachable."""
+        ...
+
+    async def revive(self) -> None:
+        """Start the engine anew because it hangs, where it is ours to start; else do nothing.
+
+        Requests in flight break off. Returns before it is ready again.
+        """
         ...
 
     async def close(self) -> None:

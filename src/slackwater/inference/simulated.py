@@ -9,7 +9,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Final, assert_never
 
-from slackwater.domain.errors import EngineTimeout, EngineUnreachable
+from slackwater.domain.errors import EngineBroke, EngineTimeout, EngineUnreachable
 from slackwater.inference.http_connection import retry_after_seconds
 from slackwater.inference.protocol import Engine, EngineLoad, Reply, ServedModel
 from slackwater.inference.simulated_faults import BreakOff, Canned, Crash, Fault, FaultPlan, Faults, HangUp, Silence
@@ -42,6 +42,8 @@ class SimulatedSettings:
     """Slots: requests that run at once; the rest wait in the order they came."""
     latency: Latency = field(default_factory=Latency)
     plan: FaultPlan | None = None
+    crash_seconds: float = 0.0
+    """How long a request that kills it runs before it does."""
     restart_seconds: float | None = None
     """How long it stays away after a crash; None until ``restart`` is called."""
     knows_priority: bool = False
@@ -115,10 +117,12 @@ class SimulatedEngine(Engine):
                 raise AssertionError("held for ever")
             case BreakOff() | HangUp():
                 await self.slots.hold(0.0)
-                raise EngineUnreachable("The engine closed the connection before its answer was complete.")
+                raise _broken()
             case Crash():
+                # It dies of a request that it runs, not of one that it is sent.
+                await self.slots.hold(self.settings.crash_seconds)
                 self.crash()
-                raise _down()
+                raise _broken()
             case _:
                 assert_never(work)
         self.answered += 1
@@ -141,13 +145,23 @@ class SimulatedEngine(Engine):
             raise _down()
         slots = self.slots
         share = slots.running / slots.count
-        return EngineLoad(running=slots.running, waiting=slots.waiting, kv_cache_usage=share, preemptions_total=0)
+        return EngineLoad(
+            running=slots.running,
+            waiting=slots.waiting,
+            kv_cache_usage=share,
+            preemptions_total=0,
+            tokens_total=self.answered,
+        )
+
+    async def revive(self) -> None:
+        """See the protocol: it dies, and comes back as it does after any crash."""
+        self.crash()
 
     def crash(self) -> None:
         """Die: everything in flight is lost, nothing is taken in before the restart."""
         self.crashes += 1
         self._away = True
-        self.slots.break_off(_down())
+        self.slots.break_off(_broken())
         if self.settings.restart_seconds is not None:
             loop = asyncio.get_running_loop()
             self._restart = loop.call_later(self.settings.restart_seconds, self.restart)
@@ -159,9 +173,13 @@ class SimulatedEngine(Engine):
     async def close(self) -> None:
         """See the protocol; what is in flight ends with EngineUnreachable."""
         self._closed = True
-        self.slots.break_off(_down())
+        self.slots.break_off(_broken())
         if self._restart is not None:
             self._restart.cancel()
+
+
+def _broken() -> EngineBroke:
+    return EngineBroke("The engine closed the connection before its answer was complete.")
 
 
 def _down() -> EngineUnreachable:

@@ -108,6 +108,11 @@ class Vllm(Engine):
         """See the protocol."""
         return await self._alive().load()
 
+    async def revive(self) -> None:
+        """See the protocol: it is killed, and started again like one that died."""
+        if self._process is not None:
+            self._process.kill()
+
     async def close(self) -> None:
         """End the engine with all its processes. Idempotent."""
         if self._supervisor is not None:

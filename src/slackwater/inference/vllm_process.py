@@ -53,6 +53,10 @@ class VllmProcess:
         self._kill_what_is_left()
         return code
 
+    def kill(self) -> None:
+        """End all of it at once, without a word: for one that hangs. :meth:`ended` returns soon after."""
+        self._kill_what_is_left()
+
     async def stop(self) -> None:
         """End it: politely for ten seconds, then with SIGKILL. Idempotent."""
         if self._guard.stdin is not None:

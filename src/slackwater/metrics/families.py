@@ -55,6 +55,7 @@ class Metrics:
     tokens: Counter
     line_retries: Counter
     leases: Counter
+    engine_up: Gauge
     engine_slots: Gauge
     engine_in_flight: Gauge
     engine_request_seconds: LineHistogram
@@ -87,6 +88,7 @@ class Metrics:
             uncached_input_tokens=self.tokens.labels(model, "uncached_input"),
             cached_input_tokens=self.tokens.labels(model, "cached_input"),
             output_tokens=self.tokens.labels(model, "output"),
+            up=self.engine_up.labels(model),
             slots=self.engine_slots.labels(model),
             in_flight=self.engine_in_flight.labels(model),
             request_seconds=self.engine_request_seconds.labels(model),
@@ -167,6 +169,7 @@ def create_metrics(registry: CollectorRegistry, *, version: str, clock: Callable
         tokens=counter("tokens_total", "Tokens of committed succeeded lines; kinds are disjoint.", "model", "kind"),
         line_retries=counter("line_retries_total", "Requests sent to the engine again.", "reason"),
         leases=counter("leases_total", "Leases of chunks.", "outcome"),
+        engine_up=gauge("engine_up", "1 while the engine takes requests.", "model"),
         engine_slots=gauge("engine_slots", "Requests the engine runs at once.", "model"),
         engine_in_flight=gauge("engine_in_flight", "Requests sent and not answered yet.", "model"),
         engine_request_seconds=LineHistogram(

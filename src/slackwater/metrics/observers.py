@@ -72,6 +72,7 @@ class ModelObserver:
     uncached_input_tokens: Counter
     cached_input_tokens: Counter
     output_tokens: Counter
+    up: Gauge
     slots: Gauge
     in_flight: Gauge
     request_seconds: LineSeries

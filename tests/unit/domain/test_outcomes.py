@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slackwater.domain.errors import EngineError, EngineReplyTooLarge, EngineTimeout, EngineUnreachable
+from slackwater.domain.errors import EngineBroke, EngineError, EngineReplyTooLarge, EngineTimeout, EngineUnreachable
 from slackwater.domain.line_errors import REPLY_TOO_LARGE, REQUEST_TIMEOUT
 from slackwater.domain.outcomes import (
     NO_ATTEMPTS,
@@ -20,6 +20,8 @@ from slackwater.domain.outcomes import (
     Retry,
     RetryPolicy,
     failure,
+    is_doubtful,
+    is_suspect,
     success,
 )
 from slackwater.domain.replies import Reply
@@ -118,6 +120,36 @@ def test_an_engine_that_is_away_costs_nobody_an_attempt_and_then_gives_the_line_
     assert isinstance(outcome, Released)
     assert outcome.error.message == "away"
     assert attempts == Attempts(counted=0, uncounted=POLICY.max_uncounted_attempts - 1)
+
+
+def test_a_connection_that_breaks_while_the_engine_lives_is_counted_and_ends_as_the_line_s_error() -> None:
+    outcome, attempts = to_the_end(EngineBroke("broke"))
+
+    assert isinstance(outcome, Dead)
+    assert (outcome.error.code, attempts.counted) == ("engine_unreachable", 4)
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (EngineUnreachable("refused"), (True, False)),
+        (EngineBroke("broke"), (True, True)),
+        (Reply(500, b""), (True, True)),
+        (Reply(503, b""), (True, False)),
+        (Reply(429, b""), (False, None)),
+        (Reply(400, b""), (False, None)),
+        (EngineTimeout("late"), (False, None)),
+        (EngineReplyTooLarge("large"), (False, None)),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, EngineError) else None,
+)
+def test_an_answer_that_may_mean_the_engines_death_is_told(
+    answer: Reply | EngineError, told: tuple[bool, bool | None]
+) -> None:
+    doubtful, suspect = told
+    assert is_doubtful(answer) is doubtful
+    if suspect is not None:
+        assert is_suspect(answer) is suspect
 
 
 def test_no_answer_in_time_is_counted_and_ends_as_a_timeout() -> None:

@@ -14,7 +14,7 @@ from slackwater.db.queue.leases import Lease
 from slackwater.domain.ids import BatchId, LeaseToken, TenantId
 from slackwater.domain.line_errors import LineError
 from slackwater.domain.outcomes import RetryPolicy
-from slackwater.flow.work_chunk import ChunkRun
+from slackwater.flow.chunk_run import ChunkRun
 from slackwater.flow.work_feed import Feeder, FeedSettings
 from slackwater.inference.protocol import Engine
 from slackwater.inference.simulated import Latency, SimulatedEngine, SimulatedSettings
@@ -43,6 +43,7 @@ def chunk(seq: int, lines: int = 40, *, line: bytes = LINE) -> ChunkRun:
         n_requests=lines,
         first_number=0,
         attempts=1,
+        checkpoints=0,
         endpoint="/v1/chat/completions",
         dialect="openai",
         stopped=None,
@@ -52,16 +53,20 @@ def chunk(seq: int, lines: int = 40, *, line: bytes = LINE) -> ChunkRun:
 
 
 def feeder_of(engine: Engine, completed: Callable[[ChunkRun], None], *, retries: RetryPolicy | None = None) -> Feeder:
-    return Feeder(
+    def doubted() -> None:
+        asyncio.get_running_loop().call_soon(feeder.engine_lives)
+
+    feeder = Feeder(
         engine,
         settings=FeedSettings(in_flight=IN_FLIGHT, request_timeout_seconds=10.0, retries=retries or RetryPolicy()),
         observer=Silent(),
         completed=completed,
         hungry=lambda: None,
-        unreachable=lambda: None,
+        doubted=doubted,
         clock=time.perf_counter,
         jitter=random.random,
     )
+    return feeder
 
 
 async def test_idle_consumers_hold_no_finished_chunk() -> None:
@@ -111,7 +116,7 @@ def test_every_retry_is_sent_though_timers_of_uvloop_fire_early(pause: float) ->
 async def test_a_line_whose_connection_always_breaks_ends_although_the_engine_is_there() -> None:
     line = LINE.replace(b'"content":"%d"', b'"content":"%d ~fault:hang_up~"')
     ended: asyncio.Future[ChunkRun] = asyncio.get_running_loop().create_future()
-    retries = RetryPolicy(max_uncounted_attempts=3, first_pause_seconds=0.001, longest_pause_seconds=0.001)
+    retries = RetryPolicy(max_attempts=3, first_pause_seconds=0.001, longest_pause_seconds=0.001)
     feeder = feeder_of(SimulatedEngine(), ended.set_result, retries=retries)
     feeder.start()
     feeder.add(chunk(0, lines=1, line=line))

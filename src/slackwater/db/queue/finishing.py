@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 from uuid import UUID
 
+from slackwater.db.queue.leases import Lease, lease_of
 from slackwater.db.queue.results import ResultObject
 from slackwater.db.queue.statements import SQL
 from slackwater.db.session import Database
@@ -90,6 +91,12 @@ async def claim_finishing(db: Database, *, grace_seconds: float, claim_seconds: 
 async def revoke_leases(db: Database, batch_id: BatchId) -> int:
     """End the leases that outlasted the grace; their workers' commits are refused from now on."""
     return len(await db.fetch("finish.revoke", SQL["revoke_leases"], {"batch_id": batch_id}))
+
+
+async def lease_to_close(db: Database, claim: FinishClaim) -> list[Lease]:
+    """Lease the unrun chunks of which checkpoints kept something; nobody but the claim's holder gets them."""
+    params = {"batch_id": claim.batch_id, "claim_token": claim.claim_token}
+    return [lease_of(row) for row in await db.fetch("finish.lease", SQL["lease_to_close"], params)]
 
 
 async def committed_parts(db: Database, batch_id: BatchId) -> list[CommittedPart]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from slackwater.db.queue.planning import LEASE_SECONDS
@@ -32,10 +33,13 @@ class Lease:
     first_number: int
     """Number of the chunk's first line within its batch; the others follow."""
     attempts: int
+    """Leases of this chunk so far, this one included; one that was given back does not count."""
+    checkpoints: int
+    """How often what was finished of it has been kept; 0 where nothing of it ever ran."""
     endpoint: str
     dialect: str
     stopped: str | None
-    """``cancelled`` or ``expired`` where the batch no longer runs, else None."""
+    """``cancelled``, ``expired`` or ``paused`` where the batch does not run now, else None."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -177,28 +181,30 @@ async def sync(db: Database, report: Report) -> Orders | None:
     rows = await db.fetch("work.sync", SQL["sync"], params)
     if not rows:
         return None
-    leases = tuple(
-        Lease(
-            batch_id=row.batch_id,
-            seq=row.seq,
-            token=row.token,
-            tenant_id=row.tenant_id,
-            model=row.model,
-            asked_model=row.asked_model,
-            source_key=row.source_key,
-            byte_start=row.byte_start,
-            byte_length=row.byte_length,
-            n_requests=row.n_requests,
-            first_number=row.first_number,
-            attempts=row.attempts,
-            endpoint=row.endpoint,
-            dialect=row.dialect,
-            stopped=None if row.status == "in_progress" else row.ending,
-        )
-        for row in rows
-        if row.batch_id is not None
-    )
+    leases = tuple(lease_of(row) for row in rows if row.batch_id is not None)
     return Orders(leases=leases, draining=rows[0].draining, work_waits=rows[0].work_waits)
+
+
+def lease_of(row: Any) -> Lease:
+    """Make a lease of a row that has a column for each of its fields."""
+    return Lease(
+        batch_id=row.batch_id,
+        seq=row.seq,
+        token=row.token,
+        tenant_id=row.tenant_id,
+        model=row.model,
+        asked_model=row.asked_model,
+        source_key=row.source_key,
+        byte_start=row.byte_start,
+        byte_length=row.byte_length,
+        n_requests=row.n_requests,
+        first_number=row.first_number,
+        attempts=row.attempts,
+        checkpoints=row.checkpoints,
+        endpoint=row.endpoint,
+        dialect=row.dialect,
+        stopped=row.stopped,
+    )
 
 
 async def commit_chunk(db: Database, lease: Lease, result: ChunkResult) -> bool:

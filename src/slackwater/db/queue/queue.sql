@@ -114,7 +114,7 @@ CROSS JOIN LATERAL (
     ORDER BY p.seq
     LIMIT %(head)s
 ) c
-WHERE b.status = 'in_progress' AND c.model = ANY (%(models)s)
+WHERE b.status = 'in_progress' AND b.paused_at IS NULL AND c.model = ANY (%(models)s)
 GROUP BY b.id, b.tenant_id, t.weight, b.deadline, c.model
 ORDER BY b.deadline, b.id;
 
@@ -130,7 +130,7 @@ WITH term_holder AS MATERIALIZED (
     SELECT c.batch_id, c.seq, g.worker_id, g.incarnation
     FROM chunks c
     JOIN granted g ON g.batch_id = c.batch_id AND g.seq = c.seq
-    JOIN batches b ON b.id = c.batch_id AND b.status = 'in_progress'
+    JOIN batches b ON b.id = c.batch_id AND b.status = 'in_progress' AND b.paused_at IS NULL
     WHERE c.state = 'pending'
     ORDER BY c.batch_id, c.seq
     FOR UPDATE OF c SKIP LOCKED
@@ -143,12 +143,13 @@ WHERE c.batch_id = w.batch_id AND c.seq = w.seq AND c.state = 'pending'
 RETURNING c.batch_id, c.seq, c.worker_id, c.n_requests;
 
 -- name: reap_leases
--- Leases whose worker fell silent or came back as another incarnation go back to pending.
+-- Leases whose worker fell silent or came back as another incarnation go back to pending. One without a worker is the
+-- finisher's own (lease_to_close), and ends with its claim.
 WITH dead AS MATERIALIZED (
     SELECT c.batch_id, c.seq
     FROM chunks c
     LEFT JOIN workers w ON w.id = c.worker_id
-    WHERE c.state = 'leased'
+    WHERE c.state = 'leased' AND c.worker_id IS NOT NULL
       AND (w.id IS NULL OR w.incarnation <> c.worker_incarnation
            OR w.heartbeat_at < now() - make_interval(secs => %(lease_seconds)s))
     ORDER BY c.batch_id, c.seq
@@ -187,9 +188,13 @@ WITH beat AS (
     RETURNING id, models, draining
 )
 SELECT beat.draining,
-       EXISTS (SELECT 1 FROM chunks p WHERE p.state = 'pending' AND p.model = ANY (beat.models)) AS work_waits,
-       c.batch_id, c.seq, c.token, c.tenant_id, c.model, c.byte_start, c.byte_length, c.n_requests, c.first_number, c.attempts,
-       b.endpoint, b.dialect, b.status, b.ending, b.model AS asked_model,
+       EXISTS (SELECT 1 FROM chunks p
+               JOIN batches r ON r.id = p.batch_id AND r.status = 'in_progress' AND r.paused_at IS NULL
+               WHERE p.state = 'pending' AND p.model = ANY (beat.models)) AS work_waits,
+       c.batch_id, c.seq, c.token, c.tenant_id, c.model, c.byte_start, c.byte_length, c.n_requests, c.first_number,
+       c.attempts, c.checkpoints, b.endpoint, b.dialect, b.model AS asked_model,
+       CASE WHEN b.status <> 'in_progress' THEN b.ending
+            WHEN b.paused_at IS NOT NULL THEN 'paused' END AS stopped,
        coalesce(b.plan_key, b.input_key) AS source_key
 FROM beat
 LEFT JOIN chunks c ON c.worker_id = beat.id AND c.state = 'leased' AND c.worker_incarnation = %(incarnation)s
@@ -242,6 +247,47 @@ RETURNING batch_id;
 -- name: was_committed
 -- Whether the commit of this lease stands: its ledger row bears its token.
 SELECT 1 FROM usage_ledger WHERE batch_id = %(batch_id)s AND seq = %(seq)s AND token = %(token)s;
+
+-- name: checkpoint_chunk
+-- Keep what a lease has finished so far, so that whoever holds the chunk next runs only the rest: only while its token
+-- stands. Asked for again with the same number, nothing is doubled. Nothing is counted or charged before the commit.
+WITH held AS (
+    UPDATE chunks
+    SET checkpoints = %(checkpoint_no)s, line_attempts = %(line_attempts)s, suspects = %(suspects)s,
+        on_trial = %(on_trial)s
+    WHERE batch_id = %(batch_id)s AND seq = %(seq)s AND state = 'leased' AND token = %(token)s
+    RETURNING batch_id, seq
+), segment AS (
+    INSERT INTO chunk_segments (batch_id, seq, segment_no, token, object_key, out_bytes, err_bytes, sha256, ended,
+                                succeeded, errored, input_tokens, cached_tokens, output_tokens, reasoning_tokens)
+    SELECT h.batch_id, h.seq, %(checkpoint_no)s, %(token)s, %(object_key)s, %(out_bytes)s, %(err_bytes)s, %(sha256)s,
+           %(ended)s, %(succeeded)s, %(errored)s, %(input_tokens)s, %(cached_tokens)s, %(output_tokens)s,
+           %(reasoning_tokens)s
+    FROM held h
+    WHERE %(object_key)s::text IS NOT NULL
+    ON CONFLICT (batch_id, seq, segment_no) DO NOTHING
+)
+SELECT batch_id FROM held;
+
+-- name: checkpoint_state
+-- What earlier leases of a chunk left behind, beside their segments.
+SELECT line_attempts, suspects, on_trial FROM chunks WHERE batch_id = %(batch_id)s AND seq = %(seq)s;
+
+-- name: segments
+-- The finished lines that earlier leases of a chunk kept.
+SELECT segment_no, object_key, out_bytes, err_bytes, sha256, ended, succeeded, errored, input_tokens, cached_tokens,
+       output_tokens, reasoning_tokens
+FROM chunk_segments
+WHERE batch_id = %(batch_id)s AND seq = %(seq)s
+ORDER BY segment_no;
+
+-- name: forget_segment
+-- A segment whose object is gone or not what was written: its lines run again.
+DELETE FROM chunk_segments s
+USING chunks c
+WHERE s.batch_id = %(batch_id)s AND s.seq = %(seq)s AND s.segment_no = %(segment_no)s
+  AND c.batch_id = s.batch_id AND c.seq = s.seq AND c.state = 'leased' AND c.token = %(token)s
+RETURNING s.segment_no;
 
 -- name: release_chunk
 -- A worker gives a chunk back unfinished; the attempt does not count.
@@ -303,6 +349,17 @@ UPDATE chunks
 SET state = 'pending', token = NULL, worker_id = NULL, worker_incarnation = NULL
 WHERE batch_id = %(batch_id)s AND state = 'leased'
 RETURNING seq;
+
+-- name: lease_to_close
+-- Chunks of a stopped batch of which something is kept: whoever finishes the batch leases them, to commit that.
+UPDATE chunks c
+SET state = 'leased', token = gen_random_uuid(), leased_at = now()
+FROM batches b
+WHERE b.id = %(batch_id)s AND b.status IN ('finalizing', 'cancelling') AND b.claim_token = %(claim_token)s
+  AND c.batch_id = b.id AND c.state = 'pending' AND c.checkpoints > 0
+RETURNING c.batch_id, c.seq, c.token, c.tenant_id, c.model, c.byte_start, c.byte_length, c.n_requests, c.first_number,
+          c.attempts, c.checkpoints, b.endpoint, b.dialect, b.model AS asked_model, b.ending AS stopped,
+          coalesce(b.plan_key, b.input_key) AS source_key;
 
 -- name: committed_parts
 -- The result objects of a batch in commit order.

@@ -1,6 +1,7 @@
 """One leased chunk in a worker's memory: its lines, what became of each, and the bytes its commit will write."""
 
-import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -16,6 +17,18 @@ from slackwater.domain.usage import NO_USAGE, Usage
 _STOPPED: Final = {"cancelled": BATCH_CANCELLED, "expired": BATCH_EXPIRED}
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finished:
+    """Some finished lines of a chunk, as a checkpoint keeps them."""
+
+    places: tuple[int, ...]
+    output: bytes
+    errors: bytes
+    succeeded: int
+    errored: int
+    usage: Usage
+
+
 class ChunkRun:
     """The run of one lease. Every line ends exactly once: :meth:`succeed`, :meth:`fail` or :meth:`close_unrun`."""
 
@@ -26,22 +39,26 @@ class ChunkRun:
         "_custom_ids",
         "_dialect",
         "_errors",
+        "_kept",
         "_next",
         "_operator_prefix",
         "_outputs",
         "_rewritten_model",
         "_strip",
         "_tokens",
-        "active",
+        "_untried",
+        "at_engine",
         "cancelled",
         "errored",
         "expired",
         "finished",
         "lease",
+        "on_trial",
         "prompt_bytes",
         "started_at",
         "stopped",
         "succeeded",
+        "suspects",
     )
 
     def __init__(self, lease: Lease, source: bytes, *, operator_prefix: bytes, started_at: float) -> None:
@@ -62,10 +79,15 @@ class ChunkRun:
         self._dialect: Dialect = OpenAIDialect(id_prefix=line_id_prefix(lease.batch_id), model_alias=names)
         self._outputs: list[bytes] = []
         self._errors: list[bytes] = []
-        self._next = 0
+        self._next, self._untried = 0, len(self._bodies)
+        self._kept = _Kept()
         self._attempts: dict[int, Attempts] = {}
-        self.active: dict[asyncio.Task[object], int] = {}
-        """The tasks that have a line of this chunk at the engine now, so that a stop can end them."""
+        self.suspects: set[int] = set()
+        """Lines that were at the engine when it died: they run only apart from all others."""
+        self.on_trial: set[int] = set()
+        """Former suspects that run now with nothing else running."""
+        self.at_engine = 0
+        """How many lines are at the engine now."""
         self._tokens = [0, 0, 0, 0]
         self.succeeded = self.errored = self.cancelled = self.expired = self.finished = 0
         self.started_at = started_at
@@ -79,16 +101,28 @@ class ChunkRun:
 
     def take(self) -> int | None:
         """Return the place of the next line that was never tried; None when there is none."""
-        if self.stopped or self._next == len(self._bodies):
-            return None
-        place = self._next
-        self._next += 1
-        return place
+        while not self.stopped and self._next < len(self._bodies):
+            place = self._next
+            self._next += 1
+            if self._bodies[place] is not None and place not in self.suspects:
+                self._untried -= 1
+                return place
+        return None
 
     @property
     def untried(self) -> int:
         """How many lines were never handed out."""
-        return len(self._bodies) - self._next
+        return self._untried
+
+    def unended(self) -> list[int]:
+        """Return the places of the lines without a result."""
+        return [place for place, body in enumerate(self._bodies) if body is not None]
+
+    def suspect(self, places: Iterable[int]) -> None:
+        """Take lines that were never handed out as suspects."""
+        new = {place for place in places if self._bodies[place] is not None} - self.suspects
+        self.suspects |= new
+        self._untried -= len(new)
 
     @property
     def complete(self) -> bool:
@@ -102,6 +136,11 @@ class ChunkRun:
         if self._as_sent:
             return body
         return rewrite_body(body, model=self._rewritten_model, prefix=self._operator_prefix, strip=self._strip)
+
+    @property
+    def all_attempts(self) -> dict[int, Attempts]:
+        """What every line without a result has behind it, where it has anything."""
+        return {place: attempts for place, attempts in self._attempts.items() if self._bodies[place] is not None}
 
     def attempts(self, place: int) -> Attempts:
         """Return what the line has behind it."""
@@ -133,13 +172,52 @@ class ChunkRun:
     def close_unrun(self, reason: str) -> None:
         """End every line that has no result because its batch was ``cancelled`` or ``expired``."""
         error = _STOPPED[reason]
-        unrun = [place for place, body in enumerate(self._bodies) if body is not None]
+        unrun = self.unended()
         for place in unrun:
             self._write_error(place, error)
         if reason == "expired":
             self.expired += len(unrun)
         else:
             self.cancelled += len(unrun)
+
+    def cut(self) -> Finished | None:
+        """Return what ended since the last cut, to be kept; None where nothing did."""
+        kept = self._kept
+        if not kept.places:
+            return None
+        finished = Finished(
+            places=tuple(kept.places),
+            output=b"".join(self._outputs[kept.outputs :]),
+            errors=b"".join(self._errors[kept.errors :]),
+            succeeded=self.succeeded - kept.succeeded,
+            errored=self.errored - kept.errored,
+            usage=Usage(*(now - then for now, then in zip(self._tokens, kept.tokens, strict=True))),
+        )
+        self._begin_cut()
+        return finished
+
+    def adopt(self, finished: Finished) -> None:
+        """Take over lines that an earlier lease finished. Before any line is handed out."""
+        self._outputs.append(finished.output)
+        self._errors.append(finished.errors)
+        self.succeeded += finished.succeeded
+        self.errored += finished.errored
+        for number, tokens in enumerate(msgspec.structs.astuple(finished.usage)):
+            self._tokens[number] += tokens
+        for place in finished.places:
+            self._end(place)
+        self._untried -= len(finished.places)
+        self._begin_cut()
+
+    def _begin_cut(self) -> None:
+        """What ended so far is kept."""
+        self._kept = _Kept(
+            outputs=len(self._outputs),
+            errors=len(self._errors),
+            succeeded=self.succeeded,
+            errored=self.errored,
+            tokens=tuple(self._tokens),
+        )
 
     def output(self) -> bytes:
         """Return the output lines so far, joined."""
@@ -157,4 +235,27 @@ class ChunkRun:
     def _end(self, place: int) -> None:
         """A line's body is no longer needed: what is in flight is all that a chunk keeps."""
         self._bodies[place] = None
+        self._kept.places.append(place)
         self.finished += 1
+
+
+class _Kept:
+    """How far a chunk's results are kept, and which lines ended since."""
+
+    __slots__ = ("errored", "errors", "outputs", "places", "succeeded", "tokens")
+
+    def __init__(
+        self,
+        *,
+        outputs: int = 0,
+        errors: int = 0,
+        succeeded: int = 0,
+        errored: int = 0,
+        tokens: tuple[int, ...] = (0, 0, 0, 0),
+    ) -> None:
+        self.outputs = outputs
+        self.errors = errors
+        self.succeeded = succeeded
+        self.errored = errored
+        self.tokens = tokens
+        self.places: list[int] = []

@@ -12,7 +12,7 @@ from slackwater.db.queue.leases import ChunkResult, commit_chunk, was_committed
 from slackwater.db.queue.results import ResultObject
 from slackwater.db.session import Database
 from slackwater.domain.errors import Unavailable
-from slackwater.flow.work_chunk import ChunkRun
+from slackwater.flow.chunk_run import ChunkRun
 
 _LOG: Final = structlog.get_logger("slackwater.work")
 _FIRST_PAUSE_SECONDS: Final = 0.2

@@ -1,0 +1,50 @@
+"""What the parts of a worker tell to whoever counts: the metrics (``work_meter``), or a test."""
+
+from typing import Protocol
+
+from slackwater.domain.line_errors import LineError
+from slackwater.flow.chunk_run import ChunkRun
+
+
+class FeedObserver(Protocol):
+    """Told how lines fare."""
+
+    def answered(self, seconds: float) -> None:
+        """One request was answered, or not, after so long."""
+        ...
+
+    def retried(self, error: LineError) -> None:
+        """One line waits for another try, because of this."""
+        ...
+
+
+class HoldingsObserver(Protocol):
+    """Told how leases end."""
+
+    def committed(self, run: ChunkRun, seconds: float) -> None:
+        """A chunk's results stand; ``seconds`` is what the commit itself took."""
+        ...
+
+    def refused(self, run: ChunkRun) -> None:
+        """A chunk's lease was taken away while it ran: what was not kept of it is lost."""
+        ...
+
+    def released(self) -> None:
+        """A lease was given back."""
+        ...
+
+    def checkpointed(self, seconds: float) -> None:
+        """What is finished of a chunk was kept, or there was nothing new to keep."""
+        ...
+
+
+class WorkObserver(FeedObserver, HoldingsObserver, Protocol):
+    """Told what the metrics of a worker need."""
+
+    def synced(self, seconds: float) -> None:
+        """One exchange with the database took so long."""
+        ...
+
+    def load(self, *, in_flight: int, lines_waiting: bool, engine_up: bool) -> None:
+        """How full the engine is now, whether lines wait for a slot of it, and whether it takes any."""
+        ...
