@@ -27,6 +27,7 @@ _LOSSES_BEFORE_SUSPICION: Final = 2
 """Leases of a chunk that ended with their worker before its lines are suspected of ending workers."""
 _LOSSES_BEFORE_CONVICTION: Final = 4
 """The same, before one line is blamed that ran alone the last time: a worker may also be lost by chance."""
+_NOTHING: Final = Unended(attempts={}, suspects=frozenset(), on_trial=frozenset())
 
 
 @dataclass(slots=True)
@@ -95,9 +96,6 @@ class Checkpoints:
             errored=finished.errored,
             usage=finished.usage,
         )
-
-
-_NOTHING: Final = Unended(attempts={}, suspects=frozenset(), on_trial=frozenset())
 
 
 def _unended(run: ChunkRun, *, handing_over: bool) -> Unended:

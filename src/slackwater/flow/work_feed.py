@@ -189,7 +189,7 @@ class Feeder:
     def end(self, run: ChunkRun, place: int, error: LineError) -> None:
         """End a line that is not at the engine with an error."""
         run.fail(place, error)
-        self._count(run)
+        self._end_line(run)
 
     def _begin_to_measure(self) -> None:
         """Time counts for the speed again, where lines wait."""
@@ -220,7 +220,8 @@ class Feeder:
             await self._send(*line, task)
             # A consumer that remembered a chunk in its sleep would keep all its results.
             del line
-            await self._pool.worked()
+            if self._pool.ends_burst():
+                await self._pool.let_others_run()
 
     async def _send(self, run: ChunkRun, place: int, task: "asyncio.Task[object]") -> None:
         """Make one attempt at one line and file what came of it; a chunk's stop ends the attempt, not the consumer."""
@@ -253,7 +254,7 @@ class Feeder:
         if done is not None:
             self.answers += 1
             run.succeed(place, done)
-            self._count(run)
+            self._end_line(run)
         elif is_doubtful(answer):
             self._doubts.add(Doubtful(run, place, answer), self._sent)
             self._doubted()
@@ -273,7 +274,7 @@ class Feeder:
                 # Released: the engine is there for others, and it is this line that never gets its answer through.
                 self.end(run, place, line_error)
 
-    def _count(self, run: ChunkRun) -> None:
+    def _end_line(self, run: ChunkRun) -> None:
         """Count a line that has ended; the last one completes its chunk."""
         self.finished_lines += 1
         if run.complete and not run.stopped:

@@ -114,7 +114,7 @@ class Holdings:
             if lease.stopped is not None and not run.stopped:
                 self._side.start(self._stop(run, lease.stopped))
         elif lease.stopped is not None or not self.taking:
-            # Nothing of it ran: as a pending chunk it costs the assembler less than a commit would.
+            # Nothing of it ran here: left pending, it costs whoever finishes the batch less than a commit would.
             self._waiting.pop(token, None)
             self._end(token)
             self._side.start(self._release(lease))

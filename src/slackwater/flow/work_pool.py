@@ -64,15 +64,16 @@ class ConsumerPool:
             if sleeper.done():
                 self._waking = False
 
-    async def worked(self) -> None:
-        """Count one line, and yield at the end of a burst.
-
-        The consumer that ends it goes on in the loop's next turn, the others wait to be woken by it: an engine that
-        answers at once needs one consumer, not a turn of the loop for each of hundreds.
-        """
+    def ends_burst(self) -> bool:
+        """Count one line; tells whether whoever ran it has to let others run now. No coroutine: it is asked a line."""
         self._burst += 1
-        if self._burst < _BURST_LINES:
-            return
+        return self._burst >= _BURST_LINES
+
+    async def let_others_run(self) -> None:
+        """Yield: the consumer that ends a burst goes on in the loop's next turn, the others wait to be woken by it.
+
+        An engine that answers at once needs one consumer, not a turn of the loop for each of hundreds.
+        """
         if self._burst > _BURST_LINES:
             await self.sleep()
             return
