@@ -15,6 +15,8 @@ PYTHON ?= python3
 ENGINE ?= yes
 # What to hand to pytest: make test PYTEST="-x tests/integration".
 PYTEST ?=
+# How many processes run the tests. PROCESSES=0 runs them in pytest's own, as a debugger wants it.
+PROCESSES ?= 2
 # Which versions `make lock` may raise: UPGRADE="--upgrade" for all, UPGRADE="--upgrade-package aiohttp" for one.
 UPGRADE ?=
 
@@ -55,7 +57,7 @@ unit: setup ## Unit tests; every branch of domain/ must be taken
 	$(BIN)/coverage report
 
 test: setup engine .tools/.unpacked ## All tests, on real PostgreSQL, S3 and vLLM
-	$(RUN) pytest $(PYTEST)
+	$(RUN) pytest -n $(PROCESSES) --dist loadgroup --no-loadscope-reorder $(PYTEST)
 
 demo: setup ## Set everything up and answer a real batch with a real model
 	$(RUN) python examples/demo.py

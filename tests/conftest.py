@@ -26,7 +26,7 @@ settings.load_profile("slackwater")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-pytest_plugins = ("tests.s3", "tests.engines")
+pytest_plugins = ("tests.s3", "tests.engines", "tests.grouping")
 
 _TEMPLATE = "slackwater_template"
 _names = itertools.count(1)
