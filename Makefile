@@ -62,7 +62,7 @@ test: setup engine .tools/.unpacked ## All tests, on real PostgreSQL, S3 and vLL
 demo: setup ## Set everything up and answer a real batch with a real model
 	$(RUN) python examples/demo.py
 
-bench: setup ## Measure, on loopback only; prints a table, writes bench/results/
+bench: setup engine ## Measure, on loopback only; prints a table, writes bench/results/
 	$(RUN) python -m bench
 
 # Idempotent and safe to interrupt: it does nothing where the environment is finished and up to date.

@@ -27,6 +27,8 @@ while batch.status not in {"completed", "failed", "expired", "cancelled"}:
     batch = client.batches.retrieve(batch.id)
 
 print(batch.status, batch.request_counts, file=sys.stderr)
+for error in (batch.errors.data if batch.errors else None) or []:
+    print(f"line {error.line}: {error.message}", file=sys.stderr)
 if batch.output_file_id:
     print(client.files.content(batch.output_file_id).text, end="")
 if batch.error_file_id:

@@ -97,7 +97,7 @@ class LineSplitter:
 
 
 def is_utf16(start: bytes) -> bool:
-    """Tell from its first bytes whether a file is UTF-16 or UTF-32: JSON holds no NUL, they are full of them."""
+    """Tell from its first bytes whether a file is UTF-16, UTF-32 or gzip: JSON holds no NUL, they do."""
     return start.startswith(_UTF16_MARKS) or _NUL in start[:_FIRST_BYTES]
 
 

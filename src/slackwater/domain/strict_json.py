@@ -30,7 +30,7 @@ _CODE: Final = "invalid_json_line"
 TOO_DEEP: Final = Problem(code=_CODE, message=f"This line is nested deeper than {MAX_DEPTH} levels.")
 UTF16: Final = Problem(
     code=_CODE,
-    message="The file must be UTF-8 text, but it looks like UTF-16. Save it as UTF-8.",
+    message="The file must be UTF-8 text, but it looks like UTF-16 or a compressed file. Save it as plain UTF-8.",
     undecodable=True,
 )
 NOT_AN_OBJECT: Final = Problem(
