@@ -128,6 +128,12 @@ class Customer:
                 await asyncio.sleep(pause)
                 pause = min(_LONGEST_PAUSE_SECONDS, pause * 1.25)
 
+    async def progress(self, batch_id: str, completed: int, *, seconds: float = 60.0) -> None:
+        """Poll until so many lines of a batch are shown as completed."""
+        async with asyncio.timeout(seconds):
+            while (await self.get(batch_id))["request_counts"]["completed"] < completed:
+                await asyncio.sleep(_FIRST_PAUSE_SECONDS)
+
     async def ended(self, batch_id: str, *, seconds: float = 60.0) -> Ended:
         """Wait for a batch's end, download what it gave, and have it audited."""
         batch = await self.until(batch_id, seconds=seconds)

@@ -1,6 +1,7 @@
 """Engines and stores that take note of what is asked of them, or do it wrong when they are told to."""
 
 import json
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,8 @@ class Sent:
 
     path: str
     body: bytes
+    at: float
+    """When, on the monotonic clock in seconds."""
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -35,7 +38,7 @@ class RecordingEngine(Engine):
         return self.inner.knows_priority
 
     async def post(self, path: str, body: bytes, *, timeout_seconds: float) -> Reply:
-        self.sent.append(Sent(path=path, body=body))
+        self.sent.append(Sent(path=path, body=body, at=time.monotonic()))
         reply = await self.inner.post(path, body, timeout_seconds=timeout_seconds)
         self.finished.append(body)
         return reply

@@ -20,6 +20,7 @@ from slackwater.domain.bodies import BodyRules
 from slackwater.domain.cutting import CutRules
 from slackwater.domain.ids import BatchId
 from slackwater.domain.limits import InputLimits
+from slackwater.embedded.postgres import EmbeddedPostgres
 from slackwater.flow.audit import Report, audit
 from slackwater.flow.loop import Stage, run_stage
 from slackwater.flow.plan import Planner, PlanSettings
@@ -29,6 +30,7 @@ from slackwater.inference.simulated_writer import SimulatedModel
 from slackwater.metrics import Metrics, create_metrics
 from tests.api_under_test import Api, new_uuid, running_api
 from tests.cases.customer import Customer
+from tests.cases.databases import fresh_database
 from tests.cases.inputs import MODEL, OTHER_MODEL
 from tests.cases.recording import RecordingEngine, WatchedStore
 from tests.service import Rejections, Service, stages
@@ -152,6 +154,14 @@ async def running_site(
     await leader.close()
     await store.close()
     await db.close()
+
+
+@asynccontextmanager
+async def own_site(server: EmbeddedPostgres, folder: Path, **options: Any) -> AsyncIterator[Site]:
+    """Run a site on a database of its own while the block runs; for ``options`` see ``running_site``."""
+    with fresh_database(server) as url:
+        async with running_site(url, folder, **options) as site:
+            yield site
 
 
 @asynccontextmanager

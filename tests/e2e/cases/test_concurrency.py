@@ -3,8 +3,6 @@
 import asyncio
 import itertools
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,22 +12,11 @@ from slackwater.domain.outcomes import RetryPolicy
 from slackwater.embedded.postgres import EmbeddedPostgres
 from slackwater.inference.simulated import Latency, SimulatedEngine
 from tests.cases.customer import Customer
-from tests.cases.databases import fresh_database
 from tests.cases.marks import case
-from tests.cases.recording import RecordingEngine
-from tests.cases.site import Site, running_site, simulated
+from tests.cases.site import Site, own_site, simulated
 from tests.service import jsonl, line
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-@asynccontextmanager
-async def own_site(
-    server: EmbeddedPostgres, folder: Path, engines: Sequence[RecordingEngine], **options: Any
-) -> AsyncIterator[Site]:
-    with fresh_database(server) as url:
-        async with running_site(url, folder, engines=engines, **options) as site:
-            yield site
 
 
 def requests(count: int, **body: Any) -> bytes:
@@ -47,7 +34,7 @@ async def wait_until(site: Site, statement: str) -> None:
 async def test_a_huge_line_at_the_head_holds_nobody_back(postgres_server: EmbeddedPostgres, tmp_path: Path) -> None:
     # A prompt of 80,000 bytes costs two seconds of prefill here, the others next to nothing.
     engine = simulated(latency=Latency(prefill_seconds_per_token=0.0001), max_num_seqs=2)
-    async with own_site(postgres_server, tmp_path, [engine], worker={"slots": 2}) as site:
+    async with own_site(postgres_server, tmp_path, engines=[engine], worker={"slots": 2}) as site:
         huge = line("huge", "x" * 80_000)
         lines = [line("r0"), huge, *(line(f"r{n}", f"question {n}") for n in range(1, 30))]
         batch = await site.acme.create(await site.acme.upload(jsonl(lines)))
@@ -68,7 +55,7 @@ async def test_a_small_batch_of_another_tenant_does_not_wait_for_a_large_one(
 ) -> None:
     # 5,000 lines of 32 ms on 16 slots: ten seconds of work.
     engine = simulated(latency=Latency(decode_seconds_per_token=0.004), max_num_seqs=16)
-    async with own_site(postgres_server, tmp_path, [engine], worker={"slots": 16}) as site:
+    async with own_site(postgres_server, tmp_path, engines=[engine], worker={"slots": 16}) as site:
         large = await site.acme.create(await site.acme.upload(requests(5000)))
         await wait_until(site, "EXISTS (SELECT FROM batches WHERE succeeded > 0)")
 
@@ -92,7 +79,7 @@ async def test_four_workers_share_one_batch_evenly_and_are_faster_than_one(
 ) -> None:
     seconds_per_line, slots, count = 8 * 0.015, 4, 320
     engines = [simulated(latency=Latency(decode_seconds_per_token=0.015), max_num_seqs=slots) for _ in range(4)]
-    async with own_site(postgres_server, tmp_path, engines, worker={"slots": slots}) as site:
+    async with own_site(postgres_server, tmp_path, engines=engines, worker={"slots": slots}) as site:
         while len(await site.rows("SELECT id FROM workers")) < len(engines):
             await asyncio.sleep(0.02)
 
@@ -112,7 +99,7 @@ async def test_an_answer_without_an_end_costs_its_own_line_only_and_frees_the_sl
 ) -> None:
     engine = simulated(max_num_seqs=2)
     worker = {"slots": 2, "request_timeout_seconds": 0.5, "retries": RetryPolicy(max_attempts=2)}
-    async with own_site(postgres_server, tmp_path, [engine], worker=worker) as site:
+    async with own_site(postgres_server, tmp_path, engines=[engine], worker=worker) as site:
         lines = [line("r0"), line("endless", "~fault:never_answers~"), *(line(f"r{n}", f"{n}") for n in range(1, 30))]
 
         ended = await site.acme.run(jsonl(lines))
@@ -130,7 +117,7 @@ async def test_workers_that_commit_while_batches_and_files_go_away_never_deadloc
     postgres_server: EmbeddedPostgres, tmp_path: Path
 ) -> None:
     engines = [simulated(latency=Latency(decode_seconds_per_token=0.001)) for _ in range(8)]
-    async with own_site(postgres_server, tmp_path, engines) as site:
+    async with own_site(postgres_server, tmp_path, engines=engines) as site:
 
         async def live_and_die(customer: Customer, n: int) -> str:
             batch = await customer.create(await customer.upload(requests(96)))

@@ -2,8 +2,6 @@
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +11,12 @@ from slackwater.embedded.postgres import EmbeddedPostgres
 from slackwater.inference.simulated import Latency, SimulatedEngine
 from slackwater.inference.simulated_faults import FaultPlan
 from tests.cases.customer import TERMINAL, Customer
-from tests.cases.databases import fresh_database
 from tests.cases.inputs import read
 from tests.cases.marks import case
-from tests.cases.site import Site, running_site, simulated
+from tests.cases.site import Site, own_site, simulated
 from tests.service import jsonl, line
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-@asynccontextmanager
-async def own_site(server: EmbeddedPostgres, folder: Path, **options: Any) -> AsyncIterator[Site]:
-    with fresh_database(server) as url:
-        async with running_site(url, folder, **options) as site:
-            yield site
 
 
 async def watch(customer: Customer, batch_id: str) -> list[dict[str, Any]]:

@@ -2,11 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import httpx2
 import pytest
@@ -16,10 +13,9 @@ from slackwater.domain.errors import StoreUnavailable
 from slackwater.embedded.postgres import EmbeddedPostgres
 from slackwater.flow.sweep import Sweeper
 from slackwater.inference.simulated import Latency
-from tests.cases.databases import fresh_database
 from tests.cases.inputs import INPUTS, read
 from tests.cases.marks import case
-from tests.cases.site import Site, running_site, simulated
+from tests.cases.site import Site, own_site, simulated
 from tests.service import jsonl, line
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -27,13 +23,6 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 GOOD = jsonl([line("a")])
 HALF = jsonl([line("good"), line("bad", temperature="hot")])
 """One line for each result file."""
-
-
-@asynccontextmanager
-async def own_site(server: EmbeddedPostgres, folder: Path, **options: Any) -> AsyncIterator[Site]:
-    with fresh_database(server) as url:
-        async with running_site(url, folder, **options) as site:
-            yield site
 
 
 async def make_rows(site: Site, tenant_id: str, count: int) -> None:

@@ -4,10 +4,8 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import httpx2
 import openai
@@ -17,10 +15,9 @@ from slackwater.api.settings import ApiSettings
 from slackwater.domain.errors import DatabaseUnavailable
 from slackwater.embedded.postgres import EmbeddedPostgres
 from slackwater.flow.sweep import Sweeper
-from tests.cases.databases import fresh_database
 from tests.cases.inputs import FORM_HEADERS, INPUTS, form, read
 from tests.cases.marks import case
-from tests.cases.site import Site, running_site
+from tests.cases.site import Site, own_site
 from tests.nginx import run_nginx
 from tests.service import jsonl, line
 
@@ -127,13 +124,6 @@ async def test_a_smuggled_second_name_is_refused_or_not_used(site: Site) -> None
     answer = await post_form(site, body)
 
     assert answer.status_code == 400 or answer.json()["filename"] == "in.jsonl"
-
-
-@asynccontextmanager
-async def own_site(server: EmbeddedPostgres, folder: Path, **options: Any) -> AsyncIterator[Site]:
-    with fresh_database(server) as url:
-        async with running_site(url, folder, **options) as site:
-            yield site
 
 
 async def zeros(total: int) -> AsyncIterator[bytes]:
