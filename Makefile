@@ -17,6 +17,11 @@ ENGINE ?= yes
 PYTEST ?=
 # How many processes run the tests. PROCESSES=0 runs them in pytest's own, as a debugger wants it.
 PROCESSES ?= 2
+# How long `make soak` lets faults come, and what draws them: the same seed draws the same soak.
+SECONDS ?= 600
+SEED ?= 1
+# How often `make recovery` does everything.
+ROUNDS ?= 3
 # Which versions `make lock` may raise: UPGRADE="--upgrade" for all, UPGRADE="--upgrade-package aiohttp" for one.
 UPGRADE ?=
 
@@ -24,7 +29,7 @@ BIN := .venv/bin
 # What runs may call our tools by name. Not exported: `make setup` must find the Python outside .venv.
 RUN := SLACKWATER_ENGINE_ENVIRONMENT="$(CURDIR)/.engine" SLACKWATER_MODELS_DIR="$(CURDIR)/.models" PATH="$(CURDIR)/$(BIN):$(CURDIR)/.tools/bin:$$PATH"
 
-.PHONY: help setup check lint types unit test demo bench lock wheel engine clean distclean
+.PHONY: help setup check lint types unit test soak recovery demo bench lock wheel engine clean distclean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,6 +63,12 @@ unit: setup ## Unit tests; every branch of domain/ must be taken
 
 test: setup engine .tools/.unpacked ## All tests, on real PostgreSQL, S3 and vLLM
 	$(RUN) pytest -n $(PROCESSES) --dist loadgroup --no-loadscope-reorder $(PYTEST)
+
+soak: setup ## Work for SECONDS=600 while everything dies as SEED=1 draws it; audit every batch
+	$(RUN) python -m tests.soak --seconds $(SECONDS) --seed $(SEED)
+
+recovery: setup ## Measure how fast the service gets over each death, ROUNDS=3 times
+	$(RUN) python -m tests.soak.recovery --rounds $(ROUNDS)
 
 demo: setup ## Set everything up and answer a real batch with a real model
 	$(RUN) python examples/demo.py

@@ -60,8 +60,14 @@ class Processes:
     def start(self, role: str, name: str | None = None, **settings: str) -> None:
         """Start a role and wait until its probe says that it is alive."""
         name = name or role
-        self.probes[name] = free_port()
-        more = {"SLACKWATER_PROBE_PORT": str(self.probes[name]), "SLACKWATER_API_PORT": str(self.api_port)}
+        self.spawn(role, name, **settings)
+        port = self.api_port if role == "api" else self.probes[name]
+        self.wait(f"http://127.0.0.1:{port}/healthz")
+
+    def spawn(self, role: str, name: str, **settings: str) -> None:
+        """Start a role, or start it again at its port, and wait for nothing."""
+        port = self.probes.setdefault(name, free_port())
+        more = {"SLACKWATER_PROBE_PORT": str(port), "SLACKWATER_API_PORT": str(self.api_port)}
         more |= {f"SLACKWATER_{key.upper()}": value for key, value in settings.items()}
         with (self.logs / f"{name}.log").open("ab") as log:
             self.children[name] = subprocess.Popen(
@@ -72,8 +78,6 @@ class Processes:
                 stdout=log,
                 stderr=log,
             )
-        port = self.api_port if role == "api" else self.probes[name]
-        self.wait(f"http://127.0.0.1:{port}/healthz")
 
     def wait(self, url: str, seconds: float = 60.0) -> None:
         """Wait until a URL answers 200."""
