@@ -31,6 +31,7 @@ from slackwater.db.files import NewFile, create_file
 from slackwater.db.queue.leases import learn_model
 from slackwater.db.session import Database
 from slackwater.domain.ids import FileId, TenantId, batch_id, file_id, tenant_id
+from slackwater.flow.claims import ClaimReturns
 from slackwater.flow.plan import Planner, PlanSettings
 from slackwater.logs import configure
 
@@ -90,6 +91,7 @@ async def plan_rounds(order: Order) -> list[Spent]:
         observer=_Ignored(),
         clock=time.perf_counter,
         choose=random.randrange,
+        returns=ClaimReturns(db),
     )
     file = await _store(db, store, tenant, Path(order.requests))
     spent = [await _plan(db, planner, tenant, file, order.lines) for _ in range(order.rounds)]

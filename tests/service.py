@@ -11,7 +11,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from slackwater.domain.cutting import CutRules
 from slackwater.domain.ids import BatchId, FileId, TenantId, WorkerId, batch_id, file_id, tenant_id
 from slackwater.domain.outcomes import RetryPolicy
 from slackwater.flow.audit import Report, audit
+from slackwater.flow.claims import ClaimReturns
 from slackwater.flow.finish import Finisher
 from slackwater.flow.loop import Stage, run_stage
 from slackwater.flow.plan import Planner, PlanSettings
@@ -80,6 +81,8 @@ class Service:
     stop: asyncio.Event
     workers: list[asyncio.Task[None]] = field(default_factory=list)
     worker_stops: list[asyncio.Event] = field(default_factory=list)
+    held: set[str] = field(default_factory=set)
+    """Names of stages that rest until they are taken out of here."""
 
     async def upload(self, data: bytes, *, tenant: TenantId | None = None) -> FileId:
         """Store a batch input as an upload would."""
@@ -221,6 +224,7 @@ def stages(
         default_expiry_seconds=3600.0,
         ended=lambda ending: metrics.batch_end(ending).inc(),
         revoked=metrics.lease("lost").inc,
+        returns=ClaimReturns(db),
     )
     sweeper = Sweeper(db=db, store=store, keep_seconds=86400.0, now=lambda: datetime.now(UTC))
     planner = Planner(
@@ -230,6 +234,7 @@ def stages(
         observer=Rejections(),
         clock=time.perf_counter,
         choose=random.randrange,
+        returns=ClaimReturns(db),
     )
     return [
         Stage(name="plan", once=planner.plan_once, rest_seconds=0.01),
@@ -238,6 +243,15 @@ def stages(
         Stage(name="finish", once=finisher.finish_once, rest_seconds=0.01),
         Stage(name="sweep", once=sweeper.sweep_files_once, rest_seconds=0.2),
     ]
+
+
+def holdable(stage: Stage, held: set[str]) -> Stage:
+    """Let a test hold a stage: it then finds nothing to do."""
+
+    async def once() -> bool:
+        return False if stage.name in held else await stage.once()
+
+    return replace(stage, once=once)
 
 
 class Rejections:
@@ -265,6 +279,7 @@ async def running_service(
     *,
     engines: Sequence[Engine] | None = None,
     cut: CutRules | None = None,
+    held: Iterable[str] = (),
 ) -> AsyncIterator[Service]:
     """Run every stage and one worker an engine (one simulated engine by default) while the block runs."""
     metrics = create_metrics(CollectorRegistry(), version="test", clock=time.perf_counter)
@@ -280,9 +295,9 @@ async def running_service(
     await create_tenant(db, tenant_id=tenant, name=f"tenant-{tenant}", actor="test")
     await add_model(db, model_id=MODEL, actor="test", max_model_len=32768)
     await add_alias(db, alias="gpt-4.1-mini", model_id=MODEL, actor="test")
-    service = Service(db=db, store=store, metrics=metrics, tenant=tenant, stop=stop)
+    service = Service(db=db, store=store, metrics=metrics, tenant=tenant, stop=stop, held=set(held))
     loops = [
-        asyncio.create_task(run_stage(stage, stop=stop, observer=metrics.stage(stage.name)))
+        asyncio.create_task(run_stage(holdable(stage, service.held), stop=stop, observer=metrics.stage(stage.name)))
         for stage in stages(db, store, metrics, leader, scratch, cut or CutRules())
     ]
     for engine in engines if engines is not None else [SimulatedEngine()]:

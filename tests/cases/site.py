@@ -22,6 +22,7 @@ from slackwater.domain.ids import BatchId
 from slackwater.domain.limits import InputLimits
 from slackwater.embedded.postgres import EmbeddedPostgres
 from slackwater.flow.audit import Report, audit
+from slackwater.flow.claims import ClaimReturns
 from slackwater.flow.loop import Stage, run_stage
 from slackwater.flow.plan import Planner, PlanSettings
 from slackwater.flow.schedule import Leader
@@ -33,7 +34,7 @@ from tests.cases.customer import Customer
 from tests.cases.databases import fresh_database
 from tests.cases.inputs import MODEL, OTHER_MODEL
 from tests.cases.recording import RecordingEngine, WatchedStore
-from tests.service import Rejections, Service, stages
+from tests.service import Rejections, Service, holdable, stages
 
 _LEAST_REST_SECONDS: Final = 0.02
 """A dozen sites one after another on a small machine: a stage that looks a hundred times a second is its whole load."""
@@ -128,6 +129,7 @@ async def running_site(
         observer=Rejections(),
         clock=time.perf_counter,
         choose=random.randrange,
+        returns=ClaimReturns(db),
     )
 
     async def auditing(batch: BatchId) -> Report:
@@ -169,7 +171,9 @@ async def _running(site: Site, parts: Sequence[Stage], worker: dict[str, Any]) -
     """Run the stages and the workers; workers end first, as they give back what they hold."""
     stop = site.service.stop
     loops = [
-        asyncio.create_task(run_stage(_holdable(stage, site.held), stop=stop, observer=site.metrics.stage(stage.name)))
+        asyncio.create_task(
+            run_stage(holdable(_calm(stage), site.held), stop=stop, observer=site.metrics.stage(stage.name))
+        )
         for stage in parts
     ]
     for engine in site.engines:
@@ -185,10 +189,6 @@ async def _running(site: Site, parts: Sequence[Stage], worker: dict[str, Any]) -
     assert [end for end in ends if isinstance(end, Exception)] == []
 
 
-def _holdable(stage: Stage, held: set[str]) -> Stage:
-    """Let a test hold a stage: it then finds nothing to do."""
-
-    async def once() -> bool:
-        return False if stage.name in held else await stage.once()
-
-    return replace(stage, once=once, rest_seconds=max(stage.rest_seconds, _LEAST_REST_SECONDS))
+def _calm(stage: Stage) -> Stage:
+    """Let a stage rest long enough for a small machine."""
+    return replace(stage, rest_seconds=max(stage.rest_seconds, _LEAST_REST_SECONDS))

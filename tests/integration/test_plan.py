@@ -23,6 +23,7 @@ from slackwater.domain.bodies import BodyRules
 from slackwater.domain.errors import StoreUnavailable, Unavailable
 from slackwater.domain.ids import BatchId, TenantId, batch_id, file_id, tenant_id
 from slackwater.domain.limits import InputLimits
+from slackwater.flow.claims import ClaimReturns
 from slackwater.flow.plan import Planner, PlanSettings
 from tests.cases.inputs import read
 from tests.planning import CHAT, jsonl, request
@@ -174,6 +175,7 @@ async def scene(db: Database, tmp_path: Path) -> AsyncIterator[Scene]:
         observer=rejections,
         clock=lambda: clock[0],
         choose=lambda below: (below * 7) // 11,
+        returns=ClaimReturns(db),
     )
     yield Scene(db=db, store=store, at=at, tenant=tenant, planner=planner, rejections=rejections, clock=clock)
     await store.close()

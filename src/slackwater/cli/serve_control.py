@@ -14,6 +14,7 @@ from slackwater.config import Settings
 from slackwater.db.election import ElectionLock
 from slackwater.domain.bodies import BodyRules
 from slackwater.domain.limits import InputLimits
+from slackwater.flow.claims import ClaimReturns
 from slackwater.flow.finish import Finisher
 from slackwater.flow.gauges import show_queue
 from slackwater.flow.loop import Stage, run_stage
@@ -76,6 +77,7 @@ def _stages(site: Site, leader: Leader) -> list[Stage]:
         default_expiry_seconds=site.settings.file_expiry_days * _DAY_SECONDS,
         ended=lambda ending: site.metrics.batch_end(ending).inc(),
         revoked=site.metrics.lease("lost").inc,
+        returns=ClaimReturns(site.db),
     )
     sweeper = Sweeper(db=site.db, store=site.store, keep_seconds=site.settings.keep_chunks_days * _DAY_SECONDS, now=now)
     planner = Planner(
@@ -85,6 +87,7 @@ def _stages(site: Site, leader: Leader) -> list[Stage]:
         observer=_PlanMeter(site.metrics),
         clock=clock,
         choose=random.randrange,
+        returns=ClaimReturns(site.db),
     )
     return [
         Stage(name="plan", once=planner.plan_once, rest_seconds=_REST_SECONDS),

@@ -36,6 +36,7 @@ from slackwater.domain.ids import BatchId, file_id
 from slackwater.domain.line_errors import BATCH_CANCELLED, BATCH_EXPIRED
 from slackwater.domain.request_lines import custom_ids
 from slackwater.domain.results import Dialect, OpenAIDialect, line_id_prefix
+from slackwater.flow.claims import MOST_CLAIMS, ClaimReturns
 from slackwater.flow.finish_close import close_begun_chunks
 from slackwater.metrics import BatchEnd
 
@@ -53,6 +54,16 @@ class FinishError(msgspec.Struct, frozen=True, kw_only=True):
     line: None = None
 
 
+_RESULTS_MISSING: Final = FinishError(
+    code="results_unavailable", message="Results of this batch are missing from the object store; run it again."
+)
+_GIVEN_UP: Final = FinishError(
+    code="finishing_failed",
+    message=f"The results of this batch could not be put together in {MOST_CLAIMS} tries. If a new batch ends so, too,"
+    " tell whoever runs this service.",
+)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finisher:
     """What finishing needs. ``stop_grace_seconds`` is how long workers may take to close a stopped batch."""
@@ -66,6 +77,7 @@ class Finisher:
     """Told the state in which each batch ended."""
     revoked: Callable[[int], None]
     """Told how many leases outlasted the grace and were taken away."""
+    returns: ClaimReturns
 
     async def expire_once(self) -> bool:
         """Stop the batches whose window is over; returns whether there were any."""
@@ -73,14 +85,21 @@ class Finisher:
 
     async def finish_once(self) -> bool:
         """Assemble and end one batch; returns whether there was one."""
+        await self.returns.settle()
         claim = await claim_finishing(self.db, grace_seconds=self.stop_grace_seconds, claim_seconds=_CLAIM_SECONDS)
         if claim is None:
             return False
-        async with _kept(self.db, claim.batch_id, claim.claim_token):
+        async with (
+            self.returns.if_broken_off(claim.batch_id, claim.claim_token),
+            _kept(self.db, claim.batch_id, claim.claim_token),
+        ):
+            if claim.claims > MOST_CLAIMS:
+                await self._give_up(claim, _GIVEN_UP, cause="every try broke off")
+                return True
             try:
                 await self._finish(claim)
             except ObjectMissing as error:
-                await self._give_up(claim, error)
+                await self._give_up(claim, _RESULTS_MISSING, cause=str(error))
         return True
 
     async def _finish(self, claim: FinishClaim) -> None:
@@ -155,12 +174,9 @@ class Finisher:
             expires_seconds=claim.output_expires_seconds or self.default_expiry_seconds,
         )
 
-    async def _give_up(self, claim: FinishClaim, error: ObjectMissing) -> None:
-        """End a batch whose parts or input are gone: it can never be whole again, and says so."""
-        _LOG.error("batch cannot be assembled", batch_id=claim.batch_id, cause=str(error))
-        why = FinishError(
-            code="results_unavailable", message="Results of this batch are missing from the object store; run it again."
-        )
+    async def _give_up(self, claim: FinishClaim, why: FinishError, *, cause: str) -> None:
+        """End a batch that can never be whole: it says why."""
+        _LOG.error("batch cannot be assembled", batch_id=claim.batch_id, cause=cause)
         if await fail_finishing(self.db, claim.batch_id, claim.claim_token, [why]):
             self.ended("failed")
 

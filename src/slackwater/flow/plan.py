@@ -35,11 +35,18 @@ from slackwater.domain.input_errors import InputError
 from slackwater.domain.limits import InputLimits
 from slackwater.domain.results import OpenAIDialect, line_id_prefix
 from slackwater.domain.scan import InputScan
+from slackwater.flow.claims import MOST_CLAIMS, ClaimReturns
 from slackwater.flow.plan_build import PlanBuilder
 from slackwater.flow.plan_scan import PlanObserver, input_errors, scan_input
 from slackwater.flow.plan_scratch import PlanScratch
 
 _LOG: Final = structlog.get_logger("slackwater.plan")
+_GIVEN_UP: Final = InputError(
+    code="planning_failed",
+    message=f"The input could not be read to its end in {MOST_CLAIMS} tries. If a new batch ends so, too, tell whoever"
+    " runs this service.",
+    param="input_file_id",
+)
 _INPUT_GONE: Final = InputError(
     code="input_unavailable",
     message="The input file is no longer there. Upload it again and create a new batch.",
@@ -72,28 +79,37 @@ class Planner:
     """Monotonic, in seconds."""
     choose: Callable[[int], int]
     """Chance: a number from 0 up to, but not including, the given one."""
+    returns: ClaimReturns
 
     async def plan_once(self) -> bool:
         """Plan the batch that waits longest; False when none waits.
 
         Ends with the batch published, or failed with its errors, or with a lost claim and nothing written. Raises
-        Unavailable where a part does not answer: the claim lapses and the batch is planned later.
+        Unavailable where a part does not answer: the claim is given back, as when cancelled, and the batch is planned
+        later.
         """
+        await self.returns.settle()
         claim = await claim_planning(self.db, claim_seconds=self.settings.claim_seconds)
         if claim is None:
             return False
         log = _LOG.bind(batch=claim.batch_id)
-        try:
-            outcome = await self._plan(claim)
-        except ObjectMissing:
-            outcome = await self._fail(claim, [_INPUT_GONE])
-        except LeaseLost:
-            outcome = "lost"
+        async with self.returns.if_broken_off(claim.batch_id, claim.claim_token):
+            outcome = await self._try_to_plan(claim)
         if outcome == "lost":
             # Published or not, these names are this claim's alone, and this claim is over.
             await self.blobs.delete(_object_keys(claim), stage="plan.drop")
         log.info("planned", outcome=outcome)
         return True
+
+    async def _try_to_plan(self, claim: PlanClaim) -> str:
+        if claim.claims > MOST_CLAIMS:
+            return await self._fail(claim, [_GIVEN_UP])
+        try:
+            return await self._plan(claim)
+        except ObjectMissing:
+            return await self._fail(claim, [_INPUT_GONE])
+        except LeaseLost:
+            return "lost"
 
     async def _plan(self, claim: PlanClaim) -> str:
         settings = self.settings

@@ -20,7 +20,7 @@ from uuid import UUID
 import structlog
 
 from slackwater.blobs.protocol import BlobStore
-from slackwater.db.queue.leases import Report, announce_model, learn_model, register_worker, sync
+from slackwater.db.queue.leases import Report, announce_model, learn_model, leave, register_worker, sync
 from slackwater.db.session import Database
 from slackwater.domain.errors import EngineError, LeaseLost, Unavailable
 from slackwater.domain.ids import WorkerId
@@ -112,6 +112,7 @@ class Worker:
         finally:
             await holdings.settle(_LAST_SECONDS)
             await feeder.close()
+        await self._leave()
 
     def _equip(self) -> tuple[Feeder, Holdings, EngineWatch, Inquest]:
         """Make the parts, each knowing of those it tells."""
@@ -179,6 +180,17 @@ class Worker:
             slots=self._settings.slots,
         )
         _LOG.info("worker ready", worker=self._settings.worker_id, models=models)
+
+    async def _leave(self) -> None:
+        """Say goodbye, so that nobody waits for this process. Where the database is away its leases lapse."""
+        name, incarnation = self._settings.worker_id, self._settings.incarnation
+        try:
+            async with asyncio.timeout(_LAST_SECONDS):
+                given_back = await leave(self._db, worker_id=name, incarnation=incarnation)
+        except (Unavailable, TimeoutError) as error:
+            _LOG.warning("no goodbye said: the leases lapse", cause=str(error))
+        else:
+            _LOG.info("worker left", worker=name, chunks_given_back=given_back)
 
     async def _sync_for_ever(self, stop: asyncio.Event, feeder: Feeder, holdings: Holdings, watch: EngineWatch) -> None:
         """Poll: every second, soon after each commit, and often while there is room and work waits."""

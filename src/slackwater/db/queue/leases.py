@@ -163,6 +163,15 @@ async def register_worker(
     await db.fetch("work.register", SQL["register_worker"], params)
 
 
+async def leave(db: Database, *, worker_id: WorkerId, incarnation: UUID) -> int:
+    """Say goodbye: no lease is given to this process any more; returns how many it still held and gave back.
+
+    A lease that was on its way to it meanwhile is taken back by the leader's next look for dead workers.
+    """
+    params = {"worker_id": worker_id, "incarnation": incarnation, "lease_seconds": LEASE_SECONDS}
+    return len(await db.fetch("work.leave", SQL["leave"], params))
+
+
 async def announce_model(db: Database, model_id: str, max_model_len: int | None) -> None:
     """Make a model known to planning, or refresh what is known of its length."""
     await db.fetch("work.announce", SQL["announce_model"], {"model_id": model_id, "max_model_len": max_model_len})

@@ -34,7 +34,7 @@ class PlanClaim:
     """``fail`` or ``error``: what one bad line does to the batch."""
     claim_token: UUID
     claims: int
-    """How often this batch was claimed, this time included: a batch that kills its planner shows here."""
+    """How often this batch was claimed, this time included and given back claims not."""
     max_lines: int | None
     """The tenant's own limit, None for the service's."""
     max_input_bytes: int | None
@@ -101,6 +101,12 @@ async def renew_claim(db: Database, batch_id: BatchId, claim_token: UUID, claim_
     """Keep a claim on a batch alive; False when it is lost."""
     params = {"batch_id": batch_id, "claim_token": claim_token, "claim_seconds": claim_seconds}
     return bool(await db.fetch("claim.renew", SQL["renew_claim"], params))
+
+
+async def release_claim(db: Database, batch_id: BatchId, claim_token: UUID, *, pause_seconds: float) -> bool:
+    """Give a claim back, as if it had never been; False when it is lost. Others may claim after the pause."""
+    params = {"batch_id": batch_id, "claim_token": claim_token, "pause_seconds": pause_seconds}
+    return bool(await db.fetch("claim.release", SQL["release_claim"], params))
 
 
 async def known_models(db: Database) -> dict[str, KnownModel]:

@@ -29,6 +29,14 @@ SET claimed_until = now() + make_interval(secs => %(claim_seconds)s)
 WHERE id = %(batch_id)s AND claim_token = %(claim_token)s
 RETURNING id;
 
+-- name: release_claim
+-- Give a claim back before it lapses; it does not count. The batch may be claimed again after the pause.
+UPDATE batches
+SET claim_token = NULL, claimed_until = now() + make_interval(secs => %(pause_seconds)s),
+    claims = greatest(claims - 1, 0)
+WHERE id = %(batch_id)s AND claim_token = %(claim_token)s
+RETURNING id;
+
 -- name: known_models
 -- Every name a line may carry: served models and aliases of them.
 SELECT n.name, m.id, m.max_model_len, m.endpoints, m.bytes_per_token, m.seconds_per_line,
@@ -170,6 +178,28 @@ ON CONFLICT (id) DO UPDATE
 SET incarnation = excluded.incarnation, models = excluded.models, slots = excluded.slots, engine_ready = false,
     target_lines = 0, in_flight = 0, started_at = now(), heartbeat_at = now()
 RETURNING draining;
+
+-- name: leave
+-- A worker that was told to stop says so: it is dead from now on, and what it still holds goes back at once, uncounted.
+WITH gone AS (
+    UPDATE workers
+    SET engine_ready = false, target_lines = 0, in_flight = 0,
+        heartbeat_at = least(heartbeat_at, now() - make_interval(secs => %(lease_seconds)s))
+    WHERE id = %(worker_id)s AND incarnation = %(incarnation)s
+    RETURNING id, incarnation
+), held AS MATERIALIZED (
+    SELECT c.batch_id, c.seq
+    FROM chunks c
+    JOIN gone g ON c.worker_id = g.id AND c.worker_incarnation = g.incarnation
+    WHERE c.state = 'leased'
+    ORDER BY c.batch_id, c.seq
+    FOR UPDATE OF c
+)
+UPDATE chunks c
+SET state = 'pending', token = NULL, worker_id = NULL, worker_incarnation = NULL, attempts = greatest(attempts - 1, 0)
+FROM held h
+WHERE c.batch_id = h.batch_id AND c.seq = h.seq AND c.state = 'leased'
+RETURNING c.batch_id, c.seq;
 
 -- name: announce_model
 -- A model is known once a worker ever announced it.
