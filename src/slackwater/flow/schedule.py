@@ -20,7 +20,6 @@ _LOG: Final = structlog.get_logger("slackwater.schedule")
 _LEASES_A_TICK: Final = 64
 _HEAD_CHUNKS: Final = 64
 _TICKS_BETWEEN_REAPS: Final = 10
-_TICKS_BETWEEN_LOCK_CHECKS: Final = 20
 _TICKS_BETWEEN_SAVES: Final = 100
 _TICKS_BETWEEN_TRIES: Final = 5
 """A process that does not lead asks for the lead twice a second or so."""
@@ -55,29 +54,33 @@ class Leader:
                 self.reaped(reaped)
                 _LOG.warning("leases of dead workers returned", chunks=reaped)
         if self.tags and self._tick % _TICKS_BETWEEN_SAVES == 0:
-            await save_tags(self.db, self.tags)
+            await save_tags(self.db, self.term, self.tags)
         return await self._lease(self.term)
 
     async def _leads(self) -> bool:
         """Hold or win the election; the first tick of a term reads the tags back."""
-        if self.term is not None and self._tick % _TICKS_BETWEEN_LOCK_CHECKS:
+        if self.term is not None and self._stands(self.term):
             return True
-        if self.term is None and self._tick % _TICKS_BETWEEN_TRIES != 1:
-            return False
-        try:
-            held = await self.lock.try_hold()
-        except BaseException:
+        if self.term is not None:
+            _LOG.warning("leads no more", term=self.term, holder=self.holder)
             self.term = None
-            raise
-        if not held:
-            self.term = None
+        if not self.lock.held and self._tick % _TICKS_BETWEEN_TRIES != 1:
             return False
-        if self.term is None:
-            self.tags = await load_tags(self.db)
-            self._policy = FairShare(self.tags)
-            self.term = await elect(self.db, self.holder)
-            _LOG.info("leads", term=self.term, holder=self.holder)
+        if not await self.lock.try_hold():
+            return False
+        self.tags = await load_tags(self.db)
+        self._policy = FairShare(self.tags)
+        self.term = await elect(self.db, self.holder)
+        _LOG.info("leads", term=self.term, holder=self.holder)
         return True
+
+    def _stands(self, term: int) -> bool:
+        """Tell whether a term still goes on, as far as the lock has heard.
+
+        One that froze between winning the lock and beginning its term may begin it late, over the term of whoever holds
+        the lock by then: the holder has to begin another, or nobody's leases would stand.
+        """
+        return self.lock.held and self.lock.newest_term <= term
 
     async def _lease(self, term: int) -> bool:
         """Match who has room with what may run and write the leases."""
@@ -91,14 +94,16 @@ class Leader:
             return False
         written = await lease_chunks(self.db, term, grants)
         if written == 0:
-            # Either another term has begun or the batches just stopped; the next lock check tells which.
+            # Either another term has begun or the batches just stopped; the lock's next beat tells which.
             _LOG.warning("no lease stands", term=term, asked=len(grants))
         self.granted(written)
         return written > 0
 
     async def close(self) -> None:
         """Save what is worth saving and give the lock up."""
-        if self.term is not None and self.tags:
-            await save_tags(self.db, self.tags)
-        self.term = None
-        await self.lock.close()
+        try:
+            if self.term is not None and self.tags:
+                await save_tags(self.db, self.term, self.tags)
+        finally:
+            self.term = None
+            await self.lock.close()

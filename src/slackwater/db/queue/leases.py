@@ -145,9 +145,10 @@ async def load_tags(db: Database) -> dict[tuple[str, str], float]:
     return {(row.tenant_id, row.model): row.tag for row in rows}
 
 
-async def save_tags(db: Database, tags: dict[tuple[str, str], float]) -> None:
-    """Save the virtual service times so that a restart forgets nobody's share."""
+async def save_tags(db: Database, term: int, tags: dict[tuple[str, str], float]) -> None:
+    """Save the virtual service times so that a restart forgets nobody's share; nothing once another term has begun."""
     params = {
+        "term": term,
         "tenant_ids": [tenant for tenant, _ in tags],
         "models": [model for _, model in tags],
         "tags": list(tags.values()),

@@ -152,7 +152,7 @@ RETURNING c.batch_id, c.seq, c.worker_id, c.n_requests;
 
 -- name: reap_leases
 -- Leases whose worker fell silent or came back as another incarnation go back to pending. One without a worker is the
--- finisher's own (lease_to_close), and ends with its claim.
+-- finisher's own (lease_to_close), and ends with its claim. It needs no term: who is dead, the database's clock says.
 WITH dead AS MATERIALIZED (
     SELECT c.batch_id, c.seq
     FROM chunks c
@@ -508,9 +508,13 @@ UPDATE files SET purged_at = now() WHERE id = ANY (%(file_ids)s) AND deleted_at 
 SELECT tenant_id, model, tag FROM tenant_service;
 
 -- name: save_tags
--- Checkpoint the virtual service times.
+-- Checkpoint the virtual service times, if this leader's term still stands.
+WITH term_holder AS MATERIALIZED (
+    SELECT term FROM leader WHERE id = 1 AND term = %(term)s FOR SHARE
+)
 INSERT INTO tenant_service (tenant_id, model, tag)
-SELECT * FROM unnest(%(tenant_ids)s::text[], %(models)s::text[], %(tags)s::float8[])
+SELECT t.tenant_id, t.model, t.tag
+FROM unnest(%(tenant_ids)s::text[], %(models)s::text[], %(tags)s::float8[]) AS t (tenant_id, model, tag), term_holder
 ON CONFLICT (tenant_id, model) DO UPDATE SET tag = excluded.tag;
 
 -- name: queue_view
