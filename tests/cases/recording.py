@@ -70,7 +70,8 @@ Fault = Callable[[], Awaitable[None]]
 class WatchedStore(BlobStore):
     """A store before another: notes the keys that are read, and runs what a test put before or after a step.
 
-    ``before`` and ``after`` are keyed by the stage of a put or a deletion; what they raise is what the caller gets.
+    ``before`` and ``after`` are keyed by the stage of a put, a join or a deletion; what they raise is
+    what the caller gets.
     """
 
     def __init__(self, inner: BlobStore) -> None:
@@ -106,6 +107,7 @@ class WatchedStore(BlobStore):
             yield piece
 
     async def join(self, key: str, parts: Sequence[str], *, stage: str) -> Written:
+        await self._run(self.before, stage)
         return await self.inner.join(key, parts, stage=stage)
 
     async def delete(self, keys: Sequence[str], *, stage: str) -> None:

@@ -102,6 +102,8 @@ async def running_site(
     api_settings: ApiSettings | None = None,
     seam: TransactionSeam | None = None,
     worker: dict[str, Any] | None = None,
+    pool: PoolSettings | None = None,
+    cut: CutRules | None = None,
 ) -> AsyncIterator[Site]:
     """Run a site while the block runs: one worker an engine, one simulated engine by default.
 
@@ -109,7 +111,7 @@ async def running_site(
     """
     scratch = folder / "scratch"
     scratch.mkdir(parents=True)
-    db = Database.connect(database_url, pool=PoolSettings(hot=16, other=8), seam=seam)
+    db = Database.connect(database_url, pool=pool or PoolSettings(hot=16, other=8), seam=seam)
     store = WatchedStore(open_store(f"file://{folder / 'objects'}"))
     metrics = create_metrics(CollectorRegistry(), version="test", clock=time.perf_counter)
     deps = ApiDependencies(
@@ -125,7 +127,9 @@ async def running_site(
     planner = Planner(
         db=db,
         blobs=store,
-        settings=PlanSettings(scratch=scratch, limits=limits or InputLimits(), rules=rules or BodyRules()),
+        settings=PlanSettings(
+            scratch=scratch, limits=limits or InputLimits(), rules=rules or BodyRules(), cut=cut or CutRules()
+        ),
         observer=Rejections(),
         clock=time.perf_counter,
         choose=random.randrange,
