@@ -12,7 +12,7 @@ from typing import Final
 
 import psycopg
 
-from slackwater.client.errors import ClientError, Conflict
+from slackwater.client.errors import Conflict
 from slackwater.client.multipart_body import source_of_stream
 from slackwater.client.polling import Polling
 from slackwater.client.replies import Batch
@@ -90,7 +90,7 @@ class Customers:
         try:
             with self._client(served.order.tenant) as client:
                 self._follow(served, client)
-        except (ClientError, psycopg.Error) as error:
+        except Exception as error:  # noqa: BLE001  whatever ends a customer's thread has to be in the report
             served.trouble = f"{type(error).__name__}: {error}"
 
     def _follow(self, served: Served, client: Client) -> None:
