@@ -8,15 +8,15 @@ import uvicorn
 from slackwater.api.app import create_app
 from slackwater.api.dependencies import ApiDependencies
 from slackwater.api.settings import ApiSettings
-from slackwater.cli.site import Site, new_uuid, open_site
+from slackwater.cli.site import NO_SEAMS, Seams, Site, new_uuid, open_site
 from slackwater.config import Settings
 from slackwater.probe import LagSampler, Probe
 
 
-async def serve_api(settings: Settings) -> None:
+async def serve_api(settings: Settings, seams: Seams = NO_SEAMS) -> None:
     """Serve until told to stop; open requests are finished first."""
     async with contextlib.AsyncExitStack() as stack:
-        site = await stack.enter_async_context(open_site(settings))
+        site = await stack.enter_async_context(open_site(settings, seams))
         stack.enter_context(LagSampler(site.metrics.event_loop_lag_seconds))
         await stack.enter_async_context(
             Probe(settings.probe_host, settings.probe_port, checks=site.checks(), registry=site.metrics.registry)

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
-from slackwater.cli.site import Site, clock, new_uuid, now, open_site, stop_event
+from slackwater.cli.site import NO_SEAMS, Seams, Site, clock, new_uuid, now, open_site, stop_event
 from slackwater.config import Settings
 from slackwater.db.election import ElectionLock
 from slackwater.domain.bodies import BodyRules
@@ -32,10 +32,10 @@ _ORPHAN_SECONDS: Final = 3600.0
 """Looking for orphans lists the whole store."""
 
 
-async def serve_control(settings: Settings) -> None:
+async def serve_control(settings: Settings, seams: Seams = NO_SEAMS) -> None:
     """Run every stage of the control role until told to stop."""
     async with contextlib.AsyncExitStack() as stack:
-        site = await stack.enter_async_context(open_site(settings))
+        site = await stack.enter_async_context(open_site(settings, seams))
         stack.enter_context(LagSampler(site.metrics.event_loop_lag_seconds))
         leader = _leader(site)
         stack.push_async_callback(leader.close)

@@ -8,7 +8,7 @@ from typing import Final
 import structlog
 
 from slackwater.cli.engines import model_label, open_engine, wait_for_start
-from slackwater.cli.site import clock, jitter, new_uuid, open_site, stop_event
+from slackwater.cli.site import NO_SEAMS, Seams, clock, jitter, new_uuid, open_site, stop_event
 from slackwater.config import Settings
 from slackwater.domain.errors import SetupError
 from slackwater.domain.ids import WorkerId
@@ -26,12 +26,12 @@ _SURPLUS: Final = 16
 _UNKNOWN_SERVER_IN_FLIGHT: Final = 128
 
 
-async def serve_work(settings: Settings) -> None:
+async def serve_work(settings: Settings, seams: Seams = NO_SEAMS) -> None:
     """Work until told to stop, then drain."""
     stop = stop_event()
     slots, surplus = _places(settings)
     async with contextlib.AsyncExitStack() as stack:
-        site = await stack.enter_async_context(open_site(settings))
+        site = await stack.enter_async_context(open_site(settings, seams))
         stack.enter_context(LagSampler(site.metrics.event_loop_lag_seconds))
         engine = await open_engine(settings, site.metrics)
         stack.push_async_callback(engine.close)

@@ -22,10 +22,11 @@ import uvloop
 from prometheus_client import CollectorRegistry
 
 from slackwater.blobs.protocol import BlobStore
+from slackwater.blobs.seam import Seam
 from slackwater.blobs.settings import StoreSettings
 from slackwater.blobs.store import open_store
 from slackwater.config import Settings, load
-from slackwater.db.session import Database, PoolSettings
+from slackwater.db.session import Database, PoolSettings, TransactionSeam
 from slackwater.domain.errors import ObjectMissing
 from slackwater.logs import configure
 from slackwater.metrics import Metrics, create_metrics
@@ -51,6 +52,17 @@ def now() -> datetime:
 def new_uuid() -> uuid.UUID:
     """Return a fresh version 7 UUID: ids sort by creation."""
     return uuid_utils.compat.uuid7()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Seams:
+    """What stands around every write of one process. Nothing does, unless a program of the tests composes the role."""
+
+    database: TransactionSeam | None = None
+    store: Seam | None = None
+
+
+NO_SEAMS: Final = Seams()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -126,7 +138,7 @@ def store_settings(settings: Settings) -> StoreSettings:
 
 
 @asynccontextmanager
-async def open_site(settings: Settings) -> AsyncIterator[Site]:
+async def open_site(settings: Settings, seams: Seams = NO_SEAMS) -> AsyncIterator[Site]:
     """Make the adapters of one process, and close them at the end."""
     metrics = create_metrics(CollectorRegistry(), version=version("slackwater"), clock=clock)
     db = Database.connect(
@@ -136,8 +148,11 @@ async def open_site(settings: Settings) -> AsyncIterator[Site]:
             other=settings.database_other_connections,
             prepare=settings.database_prepared_statements,
         ),
+        seam=seams.database,
     )
-    store = open_store(settings.store_url, settings=store_settings(settings), observer=metrics.store())
+    store = open_store(
+        settings.store_url, settings=store_settings(settings), seam=seams.store, observer=metrics.store()
+    )
     try:
         yield Site(settings=settings, metrics=metrics, db=db, store=store)
     finally:

@@ -194,12 +194,12 @@ async def pause_batch(db: Database, *, tenant_id: TenantId, dialect: str, batch_
     Raises NotFound, and StateConflict where nothing of it runs any more.
     """
     paused_at = func.coalesce(batches.c.paused_at, func.now())
-    return await _set_pause(db, tenant_id, dialect, batch_id, paused_at, action="pause")
+    return await _set_pause(db, tenant_id, dialect, batch_id, paused_at, stage="batches.pause")
 
 
 async def resume_batch(db: Database, *, tenant_id: TenantId, dialect: str, batch_id: BatchId) -> BatchRecord:
     """Let a paused batch run on. Resuming again changes nothing. Raises as :func:`pause_batch`."""
-    return await _set_pause(db, tenant_id, dialect, batch_id, null(), action="resume")
+    return await _set_pause(db, tenant_id, dialect, batch_id, null(), stage="batches.resume")
 
 
 async def _set_pause(
@@ -209,7 +209,7 @@ async def _set_pause(
     batch_id: BatchId,
     paused_at: ColumnElement[Any],
     *,
-    action: str,
+    stage: str,
 ) -> BatchRecord:
     statement = (
         update(batches)
@@ -218,12 +218,12 @@ async def _set_pause(
         .values(paused_at=paused_at)
         .returning(*_SHOWN)
     )
-    async with db.transaction(f"batches.{action}") as connection:
+    async with db.transaction(stage) as connection:
         row = (await connection.execute(statement)).mappings().one_or_none()
         if row is not None:
             return BatchRecord(**row)
     current = await get_batch(db, tenant_id=tenant_id, dialect=dialect, batch_id=batch_id)
-    raise StateConflict(f"Cannot {action} a batch with status '{current.status}'.")
+    raise StateConflict(f"Cannot {stage.removeprefix('batches.')} a batch with status '{current.status}'.")
 
 
 def _own(tenant_id: TenantId, dialect: str) -> Select[Any]:

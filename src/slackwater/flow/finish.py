@@ -143,7 +143,7 @@ class Finisher:
         key = keys.errors_key(claim.batch_id, claim.claim_token)
         if not unrun:
             return await self._assemble(parts, key)
-        async with self.store.writer(key, stage="finish.unrun") as writer:
+        async with self.store.writer(key, stage="finish.errors") as writer:
             for part in parts:
                 async for piece in self.store.read(part.key):
                     await writer.write(piece)
