@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from slackwater.domain.errors import EngineTimeout, EngineUnreachable
+from slackwater.domain.errors import EngineReplyTooLarge, EngineTimeout, EngineUnreachable
+from slackwater.inference.http_client import HttpLimits
 from slackwater.inference.openai_server import OpenAIServer
 from slackwater.inference.protocol import Engine, Reply
 from slackwater.inference.simulated import SimulatedEngine, SimulatedSettings
@@ -46,7 +47,7 @@ async def pair(request: pytest.FixtureRequest) -> AsyncIterator[Pair]:
         await behind.close()
         return
     server = await serve(behind)
-    engine = OpenAIServer(server.url)
+    engine = OpenAIServer(server.url, limits=HttpLimits(max_reply_bytes=1 << 20))
     yield Pair(behind, engine)
     await engine.close()
     await server.close()
@@ -87,6 +88,52 @@ async def test_silence_ends_at_the_time_limit_and_frees_the_slot(pair: Pair) -> 
     async with asyncio.timeout(10):
         while pair.behind.slots.running:
             await asyncio.sleep(0)
+
+
+async def test_bytes_without_an_end_are_cut_at_the_time_limit(pair: Pair) -> None:
+    with pytest.raises(EngineTimeout):
+        await pair.post("~fault:trickle~", timeout_seconds=0.3)
+
+    async with asyncio.timeout(10):
+        while pair.behind.slots.running:
+            await asyncio.sleep(0)
+
+
+async def test_a_flood_is_cut_at_the_size_limit(pair: Pair) -> None:
+    with pytest.raises(EngineReplyTooLarge):
+        await pair.post("~fault:flood~")
+
+    assert (await pair.post("fine")).status == 200
+
+
+async def test_an_ill_engine_is_ready_and_gives_everybody_the_same_until_it_is_well(pair: Pair) -> None:
+    pair.behind.sicken("out_of_memory_500")
+    ill = [await pair.post(f"line {number}") for number in range(3)]
+    ready = await pair.engine.ready()
+    pair.behind.heal()
+    well = await pair.post("line 0")
+
+    assert ready
+    assert {reply.status for reply in ill} == {500}
+    assert all(b"CUDA out of memory" in reply.body for reply in ill)
+    assert well.status == 200
+
+
+async def test_an_engine_that_hangs_is_ready_and_counts_no_token(pair: Pair) -> None:
+    await pair.post("fine")
+    before = (await pair.engine.load()).tokens_total
+    pair.behind.sicken("never_answers")
+
+    with pytest.raises(EngineTimeout):
+        await pair.post("line", timeout_seconds=0.05)
+
+    assert await pair.engine.ready()
+    assert (await pair.engine.load()).tokens_total == before is not None
+
+
+def test_an_illness_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(KeyError, match="no_such"):
+        SimulatedEngine().sicken("no_such")
 
 
 async def test_a_fault_for_so_many_times_passes(pair: Pair) -> None:

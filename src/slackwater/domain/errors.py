@@ -18,6 +18,7 @@
     │   ├── EngineUnreachable         no connection, or it broke before the whole answer was here
     │   │   └── EngineBroke               it broke with the request sent: the engine may have died of it
     │   ├── EngineTimeout             no whole answer in time
+    │   ├── EngineWrongModel          the answer is another model's
     │   └── EngineReplyTooLarge       the answer is over the size limit: the same request would give it again
     ├── LeaseLost                 this claim or lease is no longer ours: stop, write nothing
     └── SetupError                the machine or the settings do not allow what was asked
@@ -93,6 +94,10 @@ class EngineBroke(EngineUnreachable):
 
 class EngineTimeout(EngineError):
     """The engine gave no whole answer in time."""
+
+
+class EngineWrongModel(EngineError):
+    """The engine says that another model has answered than the one it was asked for."""
 
 
 class EngineReplyTooLarge(EngineError):

@@ -10,9 +10,13 @@
     garbage, no answer in time                Retry, counted against the line; Dead at the last attempt
     429 503 529                               Retry, not counted: the engine was full, not the line wrong;
                                               Retry-After is a floor; Dead when the engine never takes it
+    an answer of another model                as garbage
     answer over the size limit                Dead
     no connection                             Retry, not counted; Released when patience ends
     the connection broke, the engine lives    Retry, counted against the line; Dead at the last attempt
+
+An answer that may say more of the engine than of the line is doubtful: it becomes one of these only when the engine has
+proved that it is well (``domain/proofs``). Where it was ill instead, the line is spared (:func:`spared`).
 
 Pure: chance comes in as ``jitter``. The common case costs about 2 µs, reading the reply included.
 """
@@ -22,7 +26,13 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from slackwater.domain.errors import EngineBroke, EngineError, EngineReplyTooLarge, EngineTimeout, EngineUnreachable
+from slackwater.domain.errors import (
+    EngineBroke,
+    EngineError,
+    EngineReplyTooLarge,
+    EngineTimeout,
+    EngineWrongModel,
+)
 from slackwater.domain.line_errors import (
     ERROR_STATUSES,
     REPLY_TOO_LARGE,
@@ -39,8 +49,10 @@ from slackwater.domain.usage import Usage
 _SUCCESS: Final = range(200, 300)
 _TRY_AGAIN: Final = frozenset({408, 409, 425})
 """4xx that say nothing about the request itself."""
-_FULL: Final = frozenset({429, 503, 529})
+FULL: Final = frozenset({429, 503, 529})
 """The engine takes no more work now; 529 is Anthropic's way to say so."""
+LOST: Final = frozenset({401, 403, 404})
+"""What an engine answers to everything when it has lost its model, or our key is no longer good."""
 _MOST_DOUBLINGS: Final = 30
 _NO_STATUS_OF_ITS_OWN: Final = 500
 """What an error object counts as that came with 2xx and names no status."""
@@ -126,18 +138,47 @@ def success(answer: Reply | EngineError) -> Done | None:
     return Done(answer.status, reading.body, reading.usage, reading.model, reading.mended)
 
 
-def is_doubtful(answer: Reply | EngineError) -> bool:
-    """Tell whether an answer may mean that the engine is dead or dying: whoever gets it had better ask."""
-    if isinstance(answer, Reply):
-        return answer.status in SERVER_ERRORS
-    return isinstance(answer, EngineUnreachable)
+def meant_status(reply: Reply) -> int | None:
+    """Return the status that a reply which is no :func:`success` means; None for a 2xx that is no JSON object."""
+    if reply.status not in _SUCCESS:
+        return reply.status
+    if read_object(reply.body) is None:
+        return None
+    return status_in(reply.body) or _NO_STATUS_OF_ITS_OWN
+
+
+def is_doubtful(answer: Reply | EngineError, *, policy: RetryPolicy, attempts: Attempts = NO_ATTEMPTS) -> bool:
+    """Tell whether an answer that is no :func:`success` may say more of the engine than of the line.
+
+    A full engine is in doubt only where the line would end of it: until then the line waits, at no cost.
+    """
+    if isinstance(answer, EngineError):
+        return True
+    status = meant_status(answer)
+    if status in FULL:
+        return attempts.uncounted + 1 >= policy.max_uncounted_attempts
+    return status not in ERROR_STATUSES or status in SERVER_ERRORS or status in LOST
 
 
 def is_suspect(answer: Reply | EngineError) -> bool:
-    """Tell whether a doubtful answer came to a request that an engine, now dead, had taken in."""
+    """Tell whether a doubtful answer came to a request that the engine had taken in, and may be ill or dead of."""
     if isinstance(answer, Reply):
-        return answer.status not in _FULL
-    return isinstance(answer, EngineBroke)
+        status = meant_status(answer)
+        return status in SERVER_ERRORS and status not in FULL
+    return isinstance(answer, EngineBroke | EngineTimeout)
+
+
+def spared(
+    answer: Reply | EngineError, *, policy: RetryPolicy, jitter: float, attempts: Attempts = NO_ATTEMPTS
+) -> Retry | Dead:
+    """Decide what follows from a suspect answer of an engine that was ill: it costs the line no attempt.
+
+    A line that has met that for as often as patience lasts ends with what it got: the engine may be ill of it.
+    """
+    error = failure(answer, policy=policy, jitter=jitter).error
+    if attempts.uncounted + 1 >= policy.max_uncounted_attempts:
+        return Dead(error)
+    return Retry(_pause(attempts.uncounted, policy, jitter), counts_against_line=False, error=error)
 
 
 def failure(
@@ -149,12 +190,10 @@ def failure(
     """
     if isinstance(answer, EngineError):
         return _no_answer(answer, policy, jitter, attempts)
-    status, body, retry_after_seconds = answer
-    if status in _SUCCESS:
-        if read_object(body) is None:
-            return _counted(unusable_reply("The engine's answer was not a JSON object."), policy, jitter, attempts)
-        status = status_in(body) or _NO_STATUS_OF_ITS_OWN
-    return _by_status(status, body, retry_after_seconds or 0.0, policy, jitter, attempts)
+    status = meant_status(answer)
+    if status is None:
+        return _counted(unusable_reply("The engine's answer was not a JSON object."), policy, jitter, attempts)
+    return _by_status(status, answer.body, answer.retry_after_seconds or 0.0, policy, jitter, attempts)
 
 
 def _by_status(
@@ -164,7 +203,7 @@ def _by_status(
         error = unusable_reply(f"The engine answered with status {status}, which is no result.")
         return _counted(error, policy, jitter, attempts)
     error = error_from_reply(status, body)
-    if status in _FULL:
+    if status in FULL:
         if attempts.uncounted + 1 >= policy.max_uncounted_attempts:
             return Dead(error)
         floor = min(retry_after_seconds, policy.longest_retry_after_seconds)
@@ -181,6 +220,8 @@ def _no_answer(fault: EngineError, policy: RetryPolicy, jitter: float, attempts:
         return Dead(REPLY_TOO_LARGE)
     if isinstance(fault, EngineTimeout):
         return _counted(REQUEST_TIMEOUT, policy, jitter, attempts)
+    if isinstance(fault, EngineWrongModel):
+        return _counted(unusable_reply(str(fault)), policy, jitter, attempts)
     error = LineError(status=None, code="engine_unreachable", message=str(fault), type="server_error")
     if isinstance(fault, EngineBroke):
         return _counted(error, policy, jitter, attempts)

@@ -52,7 +52,7 @@ class Checkpoints:
         self._one_at_a_time = asyncio.Lock()
 
     async def keep(self, *, handing_over: bool = False) -> bool:
-        """Keep what ended since the last time; False when the lease is lost.
+        """Keep what ended since the last time; False where nothing did, or the lease is lost.
 
         ``handing_over``: nobody runs the chunk from here on, so that lines on trial are suspects again. Raises
         Unavailable; the same is then kept the next time.
@@ -66,7 +66,7 @@ class Checkpoints:
         unended = _unended(self._run, handing_over=handing_over)
         finished = self._run.cut()
         if finished is None and unended == (self._last or _NOTHING):
-            return True
+            return False
         self._number += 1
         self._pending = _Pending(self._number, finished, unended)
         return await self._write(self._pending)

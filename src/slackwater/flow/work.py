@@ -5,9 +5,10 @@ one guarded statement: a lease that was lost meanwhile commits nothing. The toke
 asks itself whether its heartbeat is fresh.
 
 The parts: ``work_feed`` keeps the engine full (``work_queue``: which line is next; ``work_pool``: its consumers;
-``work_doubt``: answers that may mean the engine's death), ``chunk_run`` holds one chunk's lines, ``work_holdings`` the
-leases on their way, ``chunk_checkpoint`` keeps what is finished, ``chunk_commit`` writes results, ``work_engine`` looks
-after the engine, ``work_inquest`` finds the line that kills it, ``work_speed`` measures.
+``work_answers``, ``work_doubt``: what becomes of an answer), ``chunk_run`` holds one chunk's lines, ``work_holdings``
+the leases on their way, ``chunk_checkpoint`` keeps what is finished, ``chunk_commit`` writes results, ``work_engine``
+looks after the engine (``work_progress``, ``work_proof``: is it well), ``work_inquest`` finds the line that kills it,
+``work_speed`` measures.
 """
 
 import asyncio
@@ -80,6 +81,8 @@ class Worker:
         self._clock = clock
         self._jitter = jitter
         self._nudge = asyncio.Event()
+        self._served: list[str] = []
+        """The names that the engine answers to."""
         self._overdue = False
         """Set when a drain has lasted too long: the database is away, or has forgotten us."""
 
@@ -127,6 +130,7 @@ class Worker:
             completed=lambda run: holdings.complete(run),  # noqa: PLW0108
             hungry=lambda: holdings.open_more(),  # noqa: PLW0108
             doubted=lambda: watch.doubt(),  # noqa: PLW0108
+            served=self._served,
             clock=self._clock,
             jitter=self._jitter,
         )
@@ -147,6 +151,7 @@ class Worker:
             feeder,
             holdings,
             settings=self._settings.engine,
+            observer=self._observer,
             suspected=inquest.open,
             changed=self._nudge.set,
             clock=self._clock,
@@ -171,7 +176,7 @@ class Worker:
         served = await self._engine.models()
         for model in served:
             await announce_model(self._db, model.name, model.max_model_len)
-        models = [model.name for model in served]
+        models = self._served = [model.name for model in served]
         await register_worker(
             self._db,
             worker_id=self._settings.worker_id,

@@ -1,4 +1,11 @@
-"""Answers that may mean that the engine is dead: filed only when somebody has looked at it."""
+"""Answers that may say more of the engine than of the line: filed only when the engine has been put to the proof.
+
+::
+
+    the engine proves that it is well     the line's own trouble
+    it does not, and does later           nobody's: the line is spared
+    it is dead                            nobody's: what it had taken in is suspect
+"""
 
 import asyncio
 from typing import NamedTuple
@@ -16,6 +23,9 @@ Sent = dict[asyncio.Task[object], Line]
 class Doubtful(NamedTuple):
     """One such answer to one line."""
 
+    number: int
+    spell: int
+    """The engine's spell in which the request was sent."""
     run: ChunkRun
     place: int
     answer: Reply | EngineError
@@ -26,35 +36,62 @@ class Doubts:
 
     def __init__(self) -> None:
         self._doubtful: list[Doubtful] = []
-        self._beside: Sent = {}
+        self._numbered = 0
+        self._outlived = False
+        self.beside: Sent = {}
         """What was at the engine when the first of these came."""
+        self.excused = False
+        """Set while the engine has failed the proof."""
+        self.spell = 0
+        """Counts the engine's spells of being well: what was sent in an earlier one may have met what ended it."""
 
     def __len__(self) -> int:
         return len(self._doubtful)
 
-    def add(self, doubtful: Doubtful, sent: Sent) -> None:
-        """Keep one back, with what was at the engine besides."""
-        if not self._doubtful:
-            self._beside = dict(sent)
-        self._doubtful.append(doubtful)
+    @property
+    def about(self) -> ChunkRun | None:
+        """The chunk of the first of them."""
+        return self._doubtful[0].run if self._doubtful else None
 
-    def take(self) -> list[Doubtful]:
-        """Return all, to be filed: but for those of chunks that stopped."""
-        taken, self._doubtful = self._doubtful, []
-        self._beside = {}
+    @property
+    def mark(self) -> int:
+        """The number of the newest, which a proof that is asked for now covers."""
+        return self._numbered
+
+    def add(self, run: ChunkRun, place: int, answer: Reply | EngineError, *, spell: int, sent: Sent) -> None:
+        """Keep one back, with what was at the engine besides; ``spell`` is the one in which the request was sent."""
+        if not self._doubtful:
+            self.beside, self._outlived = dict(sent), False
+        self._numbered += 1
+        self._doubtful.append(Doubtful(self._numbered, spell, run, place, answer))
+
+    def answered(self, task: "asyncio.Task[object]", line: Line) -> None:
+        """Hear of an answer beyond doubt: the engine outlived the first of these if it was at work on it then."""
+        self._outlived |= self.beside.get(task) == line
+
+    def take(self, mark: int | None = None) -> list[Doubtful]:
+        """Return all up to a mark, to be filed: but for those of chunks that stopped."""
+        taken = [doubtful for doubtful in self._doubtful if mark is None or doubtful.number <= mark]
+        self._doubtful = self._doubtful[len(taken) :]
+        if not self._doubtful:
+            self.beside = {}
         return [doubtful for doubtful in taken if not doubtful.run.stopped]
 
     def drop(self, run: ChunkRun) -> None:
         """Forget those of a chunk that stops."""
         self._doubtful = [doubtful for doubtful in self._doubtful if doubtful.run is not run]
+        if not self._doubtful:
+            self.beside = {}
 
     def everything_broke(self, sent: Sent, *, at_least: int) -> bool:
-        """Tell whether so many requests broke off, and nothing that was beside them is still at the engine.
+        """Tell whether so many requests broke off, and none beside them was answered or is still at the engine.
 
         Then the engine died, even if it is back already.
         """
         broken = sum(isinstance(doubtful.answer, EngineBroke) for doubtful in self._doubtful)
-        return broken >= at_least and not any(sent.get(task) == line for task, line in self._beside.items())
+        if broken < at_least or self._outlived:
+            return False
+        return not any(sent.get(task) == line for task, line in self.beside.items())
 
     def blame_engine(self, queue: LineQueue) -> bool:
         """File all as nobody's fault, for an engine that died; what it had taken in is suspect.
@@ -62,8 +99,9 @@ class Doubts:
         What it had not goes to it again. Returns whether any line became a suspect.
         """
         refused: list[Line] = []
-        blamed = False
-        for run, place, answer in self.take():
+        blamed = self.excused = False
+        self.spell += 1
+        for _, _, run, place, answer in self.take():
             if is_suspect(answer):
                 run.suspects.add(place)
                 blamed = True

@@ -6,21 +6,23 @@ meanwhile. Small chunks (the express slot) go before large ones.
 
 Stopping a chunk cancels the calls of its lines that are at the engine, which frees the engine's slots.
 
-An answer that may mean that the engine died (``domain/outcomes.is_doubtful``) is filed only when somebody has looked at
-the engine: :meth:`Feeder.engine_lives` files it as the line's own trouble, :meth:`Feeder.engine_died` as nobody's, and
-makes the line a suspect where the engine had taken it in. Suspects run apart from all others (``work_inquest``).
+An answer that may say more of the engine than of the line (``domain/outcomes.is_doubtful``) is filed only when somebody
+has put the engine to the proof (``work_doubt``): :meth:`Feeder.engine_lives` files it as the line's own trouble, unless
+:meth:`Feeder.engine_ill` came before, :meth:`Feeder.engine_died` as nobody's, and makes the line a suspect where the
+engine had taken it in. Suspects run apart from all others (``work_inquest``).
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from slackwater.domain.errors import EngineError
 from slackwater.domain.line_errors import LineError
-from slackwater.domain.outcomes import Dead, Released, Retry, RetryPolicy, failure, is_doubtful, success
+from slackwater.domain.outcomes import RetryPolicy
 from slackwater.domain.replies import Reply
 from slackwater.flow.chunk_run import ChunkRun
-from slackwater.flow.work_doubt import Doubtful, Doubts, Sent
+from slackwater.flow.work_answers import Answers
+from slackwater.flow.work_doubt import Sent
 from slackwater.flow.work_observers import FeedObserver
 from slackwater.flow.work_pool import ConsumerPool
 from slackwater.flow.work_queue import Line, LineQueue
@@ -42,8 +44,9 @@ class Feeder:
     """Runs the lines of the chunks it is given.
 
     ``completed`` is called once for each chunk whose lines have all ended, ``hungry`` when a chunk is found to have no
-    untried line any more, ``doubted`` for each answer that may mean that the engine is dead. ``clock`` is monotonic, in
-    seconds; ``jitter`` gives numbers in [0, 1).
+    untried line any more, ``doubted`` for each answer that puts the engine in doubt. ``served`` are the names that the
+    engine may give its model in an answer, besides the one that the line names. ``clock`` is monotonic, in seconds;
+    ``jitter`` gives numbers in [0, 1).
     """
 
     def __init__(
@@ -55,19 +58,25 @@ class Feeder:
         completed: Callable[[ChunkRun], None],
         hungry: Callable[[], None],
         doubted: Callable[[], None],
+        served: Collection[str] = (),
         clock: Callable[[], float],
         jitter: Callable[[], float],
     ) -> None:
         self._engine = engine
         self._settings = settings
         self._observer = observer
-        self._completed = completed
         self._doubted = doubted
         self._clock = clock
-        self._jitter = jitter
         self._pool = ConsumerPool()
         self._queue = LineQueue(woken=self._pool.wake, hungry=hungry)
-        self._doubts = Doubts()
+        self._answers = Answers(
+            self._queue,
+            retries=settings.retries,
+            observer=observer,
+            completed=completed,
+            served=frozenset(served),
+            jitter=jitter,
+        )
         self._sent: Sent = {}
         """What is at the engine now, by the task that sent it."""
         self._engine_up = asyncio.Event()
@@ -75,10 +84,6 @@ class Feeder:
         self._calm = asyncio.Event()
         """Set when something happened that a wait for quiet may end with."""
         self.speed = Speed()
-        self.finished_lines = 0
-        """Lines ended since the start, for measuring speed."""
-        self.answers = 0
-        """Answers of the engine since the start, whatever they were: a sign of its life."""
 
     def start(self) -> None:
         """Start the consumers."""
@@ -98,6 +103,16 @@ class Feeder:
         return len(self._sent)
 
     @property
+    def finished_lines(self) -> int:
+        """Lines ended since the start."""
+        return self._answers.finished_lines
+
+    @property
+    def answers(self) -> int:
+        """Answers of the engine since the start, whatever they were: a sign of its life."""
+        return self._answers.came
+
+    @property
     def untried_lines(self) -> int:
         """Lines given but never sent."""
         return self._queue.untried_lines
@@ -114,7 +129,7 @@ class Feeder:
             if other is run:
                 task.cancel()
         self._queue.remove(run)
-        self._doubts.drop(run)
+        self._answers.doubts.drop(run)
         self._calm.set()
 
     def send_no_more(self) -> None:
@@ -125,21 +140,39 @@ class Feeder:
         """Return when nothing of a chunk is at the engine."""
         await self._until(lambda: not run.at_engine)
 
-    def engine_lives(self) -> bool:
-        """Let lines go to the engine, and file what was doubtful as the lines' own trouble.
+    @property
+    def in_doubt(self) -> ChunkRun | None:
+        """The chunk of the first answer that puts the engine in doubt; None while nothing does."""
+        return self._answers.doubts.about
 
-        But for an engine that broke off everything it had, and is back already: that one died. Returns whether it did.
+    @property
+    def doubts_mark(self) -> int:
+        """What a proof covers that is asked for now, for :meth:`engine_lives`."""
+        return self._answers.doubts.mark
+
+    @property
+    def busy(self) -> bool:
+        """Whether lines are at the engine, or wait to be tried again."""
+        return bool(self._sent or self._queue.retries_waiting)
+
+    def engine_lives(self, proved: int) -> bool:
+        """Let lines go to the engine, and file as the lines' own trouble what was in doubt before it passed the proof.
+
+        But for an engine that broke off everything it had, and is back already: that one died. And one that failed the
+        proof meanwhile was ill: its lines are spared. Returns whether it died.
         """
-        died = self._doubts.everything_broke(self._sent, at_least=1 if self._queue.held else 2)
-        if died:
-            self._doubts.blame_engine(self._queue)
-        for run, place, answer in self._doubts.take():
-            self._file_failure(run, place, answer)
+        died = self._answers.settle(proved, self._sent)
         if not self._engine_up.is_set():
             self._engine_up.set()
             self._begin_to_measure()
         self._calm.set()
         return died
+
+    def engine_ill(self) -> None:
+        """Keep lines back from an engine that failed the proof; what is doubtful stays so until it is well or dead."""
+        self._engine_up.clear()
+        self.speed.ran_dry(self._clock(), self.finished_lines)
+        self._answers.doubts.excused = True
 
     def engine_died(self) -> bool:
         """Keep lines back while the engine is away; what was lost with it costs no line an attempt.
@@ -148,7 +181,7 @@ class Feeder:
         """
         self._engine_up.clear()
         self.speed.ran_dry(self._clock(), self.finished_lines)
-        blamed = self._doubts.blame_engine(self._queue)
+        blamed = self._answers.doubts.blame_engine(self._queue)
         self._calm.set()
         return blamed
 
@@ -188,8 +221,7 @@ class Feeder:
 
     def end(self, run: ChunkRun, place: int, error: LineError) -> None:
         """End a line that is not at the engine with an error."""
-        run.fail(place, error)
-        self._end_line(run)
+        self._answers.end(run, place, error)
 
     def _begin_to_measure(self) -> None:
         """Time counts for the speed again, where lines wait."""
@@ -202,7 +234,7 @@ class Feeder:
             await self._calm.wait()
 
     def _is_quiet(self) -> bool:
-        return not (self._sent or self._queue.lines_alone or self._doubts)
+        return not (self._sent or self._queue.lines_alone or self._answers.doubts)
 
     async def _consume(self) -> None:
         """Send one line after the other, for ever."""
@@ -228,7 +260,7 @@ class Feeder:
         answer: Reply | EngineError
         self._sent[task] = (run, place)
         run.at_engine += 1
-        sent = self._clock()
+        sent, spell = self._clock(), self._answers.doubts.spell
         try:
             answer = await self._engine.post(
                 run.lease.endpoint, run.body(place), timeout_seconds=self._settings.request_timeout_seconds
@@ -246,36 +278,8 @@ class Feeder:
             if not run.at_engine:
                 self._calm.set()
         self._observer.answered(self._clock() - sent)
-        self._file(run, place, answer)
-
-    def _file(self, run: ChunkRun, place: int, answer: Reply | EngineError) -> None:
-        """File what one attempt came to."""
-        done = success(answer)
-        if done is not None:
-            self.answers += 1
-            run.succeed(place, done)
-            self._end_line(run)
-        elif is_doubtful(answer):
-            self._doubts.add(Doubtful(run, place, answer), self._sent)
+        if self._answers.file(task, run, place, answer, spell=spell, sent=self._sent):
+            if len(self._answers.doubts) >= self._settings.in_flight:
+                # Whatever it gets, it answers so: no more until it is known whose fault that is.
+                self._engine_up.clear()
             self._doubted()
-        else:
-            self.answers += 1
-            self._file_failure(run, place, answer)
-
-    def _file_failure(self, run: ChunkRun, place: int, answer: Reply | EngineError) -> None:
-        """File an attempt that came to nothing although the engine lives."""
-        outcome = failure(answer, policy=self._settings.retries, jitter=self._jitter(), attempts=run.attempts(place))
-        match outcome:
-            case Retry(delay_seconds=delay, error=line_error):
-                run.tried(place, run.attempts(place).after(outcome))
-                self._observer.retried(line_error)
-                self._queue.later(delay, run, place)
-            case Dead(error=line_error) | Released(error=line_error):
-                # Released: the engine is there for others, and it is this line that never gets its answer through.
-                self.end(run, place, line_error)
-
-    def _end_line(self, run: ChunkRun) -> None:
-        """Count a line that has ended; the last one completes its chunk."""
-        self.finished_lines += 1
-        if run.complete and not run.stopped:
-            self._completed(run)

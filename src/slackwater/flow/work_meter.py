@@ -5,7 +5,7 @@ from typing import Final
 
 from slackwater.domain.line_errors import LineError
 from slackwater.flow.chunk_run import ChunkRun
-from slackwater.metrics import EngineMeter, Metrics, ModelObserver, RetryReason
+from slackwater.metrics import EngineMeter, EngineOutage, Metrics, ModelObserver, RetryReason
 
 _REASONS: Final[dict[str | None, RetryReason]] = {
     "request_timeout": "timeout",
@@ -64,6 +64,10 @@ class WorkMeter:
     def released(self) -> None:
         """Count a lease that was given back."""
         self._released.inc()
+
+    def outage(self, outage: EngineOutage) -> None:
+        """Count one time that the engine was found down."""
+        self._base.outages[outage].inc()
 
     def load(self, *, in_flight: int, lines_waiting: bool, engine_up: bool) -> None:
         """Note how full the engine is, and whether it takes requests."""

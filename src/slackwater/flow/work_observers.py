@@ -4,6 +4,7 @@ from typing import Protocol
 
 from slackwater.domain.line_errors import LineError
 from slackwater.flow.chunk_run import ChunkRun
+from slackwater.metrics import EngineOutage
 
 
 class FeedObserver(Protocol):
@@ -34,11 +35,19 @@ class HoldingsObserver(Protocol):
         ...
 
     def checkpointed(self, seconds: float) -> None:
-        """What is finished of a chunk was kept, or there was nothing new to keep."""
+        """What is finished of a chunk was kept, in so many seconds; not told where there was nothing new to keep."""
         ...
 
 
-class WorkObserver(FeedObserver, HoldingsObserver, Protocol):
+class EngineObserver(Protocol):
+    """Told how the engine fares."""
+
+    def outage(self, outage: EngineOutage) -> None:
+        """The engine takes no requests from here on, for this reason."""
+        ...
+
+
+class WorkObserver(FeedObserver, HoldingsObserver, EngineObserver, Protocol):
     """Told what the metrics of a worker need."""
 
     def synced(self, seconds: float) -> None:

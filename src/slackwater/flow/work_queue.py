@@ -39,6 +39,11 @@ class LineQueue:
         return sum(run.untried for run in self._chunks)
 
     @property
+    def retries_waiting(self) -> int:
+        """Lines whose pause before another try is not over."""
+        return len(self._waiting)
+
+    @property
     def lines_alone(self) -> int:
         """Lines to be sent although the queue is held."""
         return len(self._alone)

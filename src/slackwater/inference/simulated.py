@@ -9,10 +9,22 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Final, assert_never
 
-from slackwater.domain.errors import EngineBroke, EngineTimeout, EngineUnreachable
+from slackwater.domain.errors import EngineBroke, EngineReplyTooLarge, EngineTimeout, EngineUnreachable
 from slackwater.inference.http_connection import retry_after_seconds
 from slackwater.inference.protocol import Engine, EngineLoad, Reply, ServedModel
-from slackwater.inference.simulated_faults import BreakOff, Canned, Crash, Fault, FaultPlan, Faults, HangUp, Silence
+from slackwater.inference.simulated_faults import (
+    FAULTS,
+    BreakOff,
+    Canned,
+    Crash,
+    Fault,
+    FaultPlan,
+    Faults,
+    Flood,
+    HangUp,
+    Silence,
+    Trickle,
+)
 from slackwater.inference.simulated_slots import Slots
 from slackwater.inference.simulated_writer import Answer, SimulatedModel, Writer
 
@@ -103,7 +115,10 @@ class SimulatedEngine(Engine):
         return answer.reply
 
     async def finish(self, work: Answer | Fault) -> Reply:
-        """Wait for a slot, and in it for the answer; cancelling frees the slot. Raises EngineUnreachable."""
+        """Wait for a slot, and in it for the answer; cancelling frees the slot.
+
+        Raises EngineUnreachable and EngineReplyTooLarge.
+        """
         match work:
             case Answer():
                 await self.slots.hold(self.settings.latency.seconds(work))
@@ -112,9 +127,12 @@ class SimulatedEngine(Engine):
                 await self.slots.hold(0.0)
                 pause = work.headers.get("retry-after")
                 reply = Reply(work.status, work.body, None if pause is None else retry_after_seconds(pause.encode()))
-            case Silence():
+            case Silence() | Trickle():
                 await self.slots.hold(None)
                 raise AssertionError("held for ever")
+            case Flood():
+                await self.slots.hold(0.0)
+                raise EngineReplyTooLarge("The engine's answer has no end.")
             case BreakOff() | HangUp():
                 await self.slots.hold(0.0)
                 raise _broken()
@@ -156,6 +174,17 @@ class SimulatedEngine(Engine):
     async def revive(self) -> None:
         """See the protocol: it dies, and comes back as it does after any crash."""
         self.crash()
+
+    def sicken(self, fault: str) -> None:
+        """Meet every request from here on with the fault of this name, ready as ever; what is in flight goes on.
+
+        Raises KeyError for a name that no fault has.
+        """
+        self._faults.illness = FAULTS[fault]
+
+    def heal(self) -> None:
+        """Be well again; what hangs goes on hanging."""
+        self._faults.illness = None
 
     def crash(self) -> None:
         """Die: everything in flight is lost, nothing is taken in before the restart."""

@@ -8,14 +8,16 @@ from typing import Final, cast
 
 import httptools
 
-from slackwater.domain.errors import EngineUnreachable
+from slackwater.domain.errors import EngineReplyTooLarge, EngineUnreachable
 from slackwater.inference.protocol import Reply
 from slackwater.inference.simulated import OWNER, SimulatedEngine
-from slackwater.inference.simulated_faults import BreakOff, Canned, Fault, HangUp
+from slackwater.inference.simulated_faults import BreakOff, Canned, Fault, HangUp, Trickle
 from slackwater.inference.simulated_writer import Answer
 
 _REASONS: Final = {status.value: status.phrase for status in HTTPStatus}
 _JSON: Final = {"content-type": "application/json"}
+_FLOOD_BYTES: Final = 1 << 16
+_TRICKLE_SECONDS: Final = 0.02
 _HALF: Final = b'{"id": "x", "object": "chat.comp'
 
 
@@ -29,6 +31,7 @@ class Exchange(asyncio.Protocol):
         self._url = b""
         self._body: list[bytes] = []
         self._task: asyncio.Task[None] | None = None
+        self._pouring: asyncio.Task[None] | None = None
 
     def drop(self) -> None:
         """End the connection without another byte."""
@@ -44,8 +47,9 @@ class Exchange(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # asyncio calls it by position
         """End; the request in flight frees its slot."""
         self._connections.discard(self)
-        if self._task is not None:
-            self._task.cancel()
+        for task in (self._task, self._pouring):
+            if task is not None:
+                task.cancel()
 
     def data_received(self, data: bytes) -> None:
         """Feed the parser."""
@@ -84,7 +88,11 @@ class Exchange(asyncio.Protocol):
 
     async def _finish(self, work: Answer | Fault) -> None:
         try:
+            if isinstance(work, Trickle):
+                self._pouring = asyncio.create_task(self._pour(1, pause_seconds=_TRICKLE_SECONDS))
             reply = await self._engine.finish(work)
+        except EngineReplyTooLarge:
+            await self._pour(_FLOOD_BYTES, pause_seconds=0.0)
         except EngineUnreachable:
             self._break(work)
         else:
@@ -99,6 +107,14 @@ class Exchange(asyncio.Protocol):
         else:  # The engine died: its connections die with it, idle ones too.
             for connection in [*self._connections]:
                 connection.drop()
+
+    async def _pour(self, size: int, *, pause_seconds: float) -> None:
+        """Write an answer without an end, in pieces, no faster than it is read; ends with the connection."""
+        self._transport.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n")
+        while not self._transport.is_closing():
+            if self._transport.get_write_buffer_size() < _FLOOD_BYTES:
+                self._transport.write(b" " * size)
+            await asyncio.sleep(pause_seconds)
 
     def _write(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
         self._transport.write(_head(status, len(body), headers) + body)
@@ -148,6 +164,7 @@ def _metrics(engine: SimulatedEngine) -> bytes:
         "num_requests_waiting": slots.waiting,
         "kv_cache_usage_perc": slots.running / slots.count,
         "num_preemptions_total": 0,
+        "generation_tokens_total": engine.answered,
     }
     return "".join(f'vllm:{name}{{model_name="simulated"}} {value}\n' for name, value in gauges.items()).encode()
 

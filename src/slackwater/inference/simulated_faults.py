@@ -1,7 +1,8 @@
 """Everything an engine can do wrong, by name: for tests, and for seeing what the service does about it.
 
 A body asks for a fault by a mark anywhere in its text: ``~fault:empty_500~`` always, ``~fault:empty_500*2~`` the first
-two times that very body comes. A plan deals faults out by chance instead, the same for the same seed and bodies.
+two times that very body comes. A plan deals faults out by chance instead, the same for the same seed and bodies. An
+engine that is ill gives every body the same fault, until it is well again.
 """
 
 import re
@@ -41,7 +42,17 @@ class Crash:
     """The whole engine dies, and everything in flight with it."""
 
 
-Fault = Canned | Silence | BreakOff | HangUp | Crash
+@dataclass(frozen=True, slots=True)
+class Flood:
+    """An answer without an end, as fast as it is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trickle:
+    """An answer without an end, byte by byte; the slot stays taken."""
+
+
+Fault = Canned | Silence | BreakOff | HangUp | Crash | Flood | Trickle
 
 
 def _chat(message: bytes = b'"hi"', *, tail: bytes = b"null", model: bytes = b"test-model") -> bytes:
@@ -58,6 +69,14 @@ def _logprob(number: bytes) -> bytes:
 
 
 _BUSY: Final = b'{"error": {"message": "busy"}}'
+_OUT_OF_MEMORY: Final = (
+    b'{"error": {"message": "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 23.68 GiB of'
+    b' which 1.02 GiB is free.", "type": "InternalServerError", "param": null, "code": 500}}'
+)
+_MODEL_GONE: Final = (
+    b'{"error": {"message": "The model `test-model` does not exist.", "type": "NotFoundError", "param": "model", '
+    b'"code": 404}}'
+)
 _USAGE_AT: Final = _chat().index(b', "usage"')
 
 FAULTS: Final[dict[str, Fault]] = {
@@ -86,6 +105,7 @@ FAULTS: Final[dict[str, Fault]] = {
         body=b'{"object": "error", "message": "too long", "type": "BadRequestError", "param": null, "code": 400}',
     ),
     "unauthorized_401": Canned(status=401, body=b'{"error":"Unauthorized"}'),
+    "model_gone_404": Canned(status=404, body=_MODEL_GONE),
     "429_retry_after_2": Canned(status=429, body=_BUSY, headers={"retry-after": "2"}),
     "429_retry_after_date": Canned(status=429, body=_BUSY, headers={"retry-after": "Wed, 21 Oct 2099 07:28:00 GMT"}),
     "429": Canned(status=429, body=_BUSY),
@@ -94,6 +114,7 @@ FAULTS: Final[dict[str, Fault]] = {
     "503": Canned(status=503, body=b'{"error": {"message": "loading"}}'),
     "500": Canned(status=500, body=b'{"error": {"message": "boom", "type": "InternalServerError", "code": 500}}'),
     "empty_500": Canned(status=500),
+    "out_of_memory_500": Canned(status=500, body=_OUT_OF_MEMORY),
     "html_502": Canned(
         status=502, body=b"<html><body>Bad Gateway</body></html>", headers={"content-type": "text/html"}
     ),
@@ -102,6 +123,8 @@ FAULTS: Final[dict[str, Fault]] = {
     "never_answers": Silence(),
     "close_mid_body": BreakOff(),
     "hang_up": HangUp(),
+    "flood": Flood(),
+    "trickle": Trickle(),
     "crash": Crash(),
 }
 """Every fault by its name."""
@@ -125,12 +148,16 @@ class Faults:
 
     def __init__(self, plan: FaultPlan | None = None) -> None:
         """Raises KeyError for a name that no fault has."""
+        self.illness: Fault | None = None
+        """What every body meets; None while the engine is well."""
         self._dealt: Counter[bytes] = Counter()
         self._plan = plan if plan is not None and plan.shares else None
         self._planned = [(FAULTS[name], share) for name, share in plan.shares.items()] if plan is not None else []
 
     def deal(self, body: bytes) -> Fault | None:
         """Return the fault that this arrival of the body meets, None for none."""
+        if self.illness is not None:
+            return self.illness
         if _TILDE in body and (mark := _MARK.search(body)) is not None:
             return self._by_mark(body, mark[1].decode(), mark[2])
         if self._plan is not None:

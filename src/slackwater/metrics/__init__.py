@@ -11,6 +11,7 @@ from slackwater.metrics.observers import HttpObserver, ModelObserver, StageObser
 from slackwater.metrics.queue import QueueView
 from slackwater.metrics.vocabulary import (
     BatchEnd,
+    EngineOutage,
     LeaseOutcome,
     LineOutcome,
     RetryReason,
@@ -23,6 +24,7 @@ from slackwater.metrics.vocabulary import (
 __all__ = [
     "BatchEnd",
     "EngineMeter",
+    "EngineOutage",
     "HttpObserver",
     "LeaseOutcome",
     "LineOutcome",

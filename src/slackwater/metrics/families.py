@@ -18,6 +18,7 @@ from slackwater.metrics.observers import (
 from slackwater.metrics.queue import QueueCollector
 from slackwater.metrics.vocabulary import (
     BatchEnd,
+    EngineOutage,
     LeaseOutcome,
     RetryReason,
     Stage,
@@ -64,6 +65,7 @@ class Metrics:
     engine_starved_seconds: Counter
     engine_flooded_seconds: Counter
     engine_restarts: Counter
+    engine_outages: Counter
     store_seconds: Histogram
     store_bytes: Counter
     store_errors: Counter
@@ -97,6 +99,7 @@ class Metrics:
             starved_seconds=self.engine_starved_seconds.labels(model),
             flooded_seconds=self.engine_flooded_seconds.labels(model),
             restarts=self.engine_restarts.labels(model),
+            outages={cause: self.engine_outages.labels(model, cause) for cause in get_args(EngineOutage)},
         )
 
     def store(self) -> StoreObserver:
@@ -188,6 +191,7 @@ def create_metrics(registry: CollectorRegistry, *, version: str, clock: Callable
             "engine_flooded_seconds_total", "Seconds with more in flight than slots and surplus.", "model"
         ),
         engine_restarts=counter("engine_restarts_total", "Times a supervised engine was started again.", "model"),
+        engine_outages=counter("engine_outages_total", "Times an engine was found down.", "model", "cause"),
         store_seconds=histogram("store_seconds", "One call to the object store.", "operation"),
         store_bytes=counter("store_bytes_total", "Bytes moved by calls to the object store.", "operation"),
         store_errors=counter("store_errors_total", "Calls to the object store that failed.", "operation"),

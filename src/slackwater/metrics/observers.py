@@ -9,7 +9,7 @@ from prometheus_client import Counter, Gauge, Histogram
 
 from slackwater.domain.errors import LeaseLost
 from slackwater.metrics.line_histogram import LineSeries
-from slackwater.metrics.vocabulary import HTTP_METHODS, OTHER, StageOutcome
+from slackwater.metrics.vocabulary import HTTP_METHODS, OTHER, EngineOutage, StageOutcome
 
 
 class StageUnit:
@@ -81,6 +81,7 @@ class ModelObserver:
     starved_seconds: Counter
     flooded_seconds: Counter
     restarts: Counter
+    outages: Mapping[EngineOutage, Counter]
 
     def lines_committed(self, *, succeeded: int = 0, errored: int = 0, cancelled: int = 0, expired: int = 0) -> None:
         """Count the lines of one commit, after its transaction."""

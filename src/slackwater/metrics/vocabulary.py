@@ -8,6 +8,7 @@ LineOutcome = Literal["succeeded", "errored", "cancelled", "expired"]
 TokenKind = Literal["uncached_input", "cached_input", "output"]
 RetryReason = Literal["rate_limited", "server_error", "timeout", "unreachable", "malformed"]
 LeaseOutcome = Literal["granted", "committed", "released", "lost"]
+EngineOutage = Literal["away", "ill", "hung"]
 BatchEnd = Literal["completed", "failed", "expired", "cancelled"]
 StoreOperation = Literal["put", "write", "get", "get_range", "read", "size", "join", "delete", "list"]
 

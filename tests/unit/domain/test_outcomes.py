@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slackwater.domain.errors import EngineBroke, EngineError, EngineReplyTooLarge, EngineTimeout, EngineUnreachable
+from slackwater.domain.errors import (
+    EngineBroke,
+    EngineError,
+    EngineReplyTooLarge,
+    EngineTimeout,
+    EngineUnreachable,
+    EngineWrongModel,
+)
 from slackwater.domain.line_errors import REPLY_TOO_LARGE, REQUEST_TIMEOUT
 from slackwater.domain.outcomes import (
     NO_ATTEMPTS,
@@ -22,6 +29,7 @@ from slackwater.domain.outcomes import (
     failure,
     is_doubtful,
     is_suspect,
+    spared,
     success,
 )
 from slackwater.domain.replies import Reply
@@ -135,21 +143,49 @@ def test_a_connection_that_breaks_while_the_engine_lives_is_counted_and_ends_as_
         (EngineUnreachable("refused"), (True, False)),
         (EngineBroke("broke"), (True, True)),
         (Reply(500, b""), (True, True)),
-        (Reply(503, b""), (True, False)),
-        (Reply(429, b""), (False, None)),
-        (Reply(400, b""), (False, None)),
-        (EngineTimeout("late"), (False, None)),
-        (EngineReplyTooLarge("large"), (False, None)),
+        (Reply(200, b'{"error":{"message":"boom"}}'), (True, True)),
+        (Reply(200, b'{"error":{"message":"busy","code":503}}'), (False, False)),
+        (Reply(200, b"<html>"), (True, False)),
+        (Reply(307, b""), (True, False)),
+        (Reply(404, b""), (True, False)),
+        (Reply(401, b""), (True, False)),
+        (Reply(503, b""), (False, False)),
+        (Reply(429, b""), (False, False)),
+        (Reply(400, b""), (False, False)),
+        (EngineTimeout("late"), (True, True)),
+        (EngineWrongModel("other"), (True, False)),
+        (EngineReplyTooLarge("large"), (True, False)),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, EngineError) else None,
 )
-def test_an_answer_that_may_mean_the_engines_death_is_told(
-    answer: Reply | EngineError, told: tuple[bool, bool | None]
+def test_an_answer_that_may_say_more_of_the_engine_than_of_the_line_is_told(
+    answer: Reply | EngineError, told: tuple[bool, bool]
 ) -> None:
-    doubtful, suspect = told
-    assert is_doubtful(answer) is doubtful
-    if suspect is not None:
-        assert is_suspect(answer) is suspect
+    assert (is_doubtful(answer, policy=POLICY), is_suspect(answer)) == told
+
+
+def test_a_full_engine_is_in_doubt_where_the_line_would_end_of_it() -> None:
+    last = Attempts(0, POLICY.max_uncounted_attempts - 1)
+
+    assert is_doubtful(Reply(429, b""), policy=POLICY, attempts=last)
+    assert not is_doubtful(Reply(429, b""), policy=POLICY, attempts=Attempts(0, POLICY.max_uncounted_attempts - 2))
+
+
+@pytest.mark.parametrize("answer", [Reply(500, b'{"error":"boom"}'), EngineBroke("broke"), EngineTimeout("late")])
+def test_an_ill_engine_costs_the_line_no_attempt_until_patience_ends(answer: Reply | EngineError) -> None:
+    attempts = NO_ATTEMPTS
+    while isinstance(outcome := spared(answer, policy=POLICY, jitter=0.0, attempts=attempts), Retry):
+        attempts = attempts.after(outcome)
+
+    assert attempts == Attempts(0, POLICY.max_uncounted_attempts - 1)
+    assert outcome == Dead(to_the_end(answer)[0].error)  # type: ignore[union-attr]  # such an answer is no Done
+
+
+def test_an_answer_of_another_model_is_counted_and_ends_as_an_unusable_reply() -> None:
+    outcome, attempts = to_the_end(EngineWrongModel("another model"))
+
+    assert isinstance(outcome, Dead)
+    assert (outcome.error.code, outcome.error.message, attempts.counted) == ("invalid_engine_reply", "another model", 4)
 
 
 def test_no_answer_in_time_is_counted_and_ends_as_a_timeout() -> None:

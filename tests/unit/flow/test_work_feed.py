@@ -54,7 +54,7 @@ def chunk(seq: int, lines: int = 40, *, line: bytes = LINE) -> ChunkRun:
 
 def feeder_of(engine: Engine, completed: Callable[[ChunkRun], None], *, retries: RetryPolicy | None = None) -> Feeder:
     def doubted() -> None:
-        asyncio.get_running_loop().call_soon(feeder.engine_lives)
+        asyncio.get_running_loop().call_soon(lambda: feeder.engine_lives(feeder.doubts_mark))
 
     feeder = Feeder(
         engine,
