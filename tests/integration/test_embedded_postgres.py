@@ -1,5 +1,6 @@
 """The embedded PostgreSQL: it survives what kills it, and never outlives who started it."""
 
+import contextlib
 import os
 import select
 import signal
@@ -40,6 +41,14 @@ def wait_for_end(pid: int) -> None:
         assert readable, f"process {pid} is still there"
     finally:
         os.close(handle)
+
+
+def lives(pid: int) -> bool:
+    """Tell whether a process runs; one that nobody has reaped does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def pid_in(folder: Path) -> int:
@@ -101,6 +110,24 @@ def test_committed_rows_survive_a_kill_of_the_postmaster(server: EmbeddedPostgre
 
     assert server.url == url
     assert scalar(url, "SELECT count(*) FROM kept") == 1000
+
+
+def test_a_start_waits_for_a_backend_that_outlives_its_killed_server(tmp_path: Path) -> None:
+    with EmbeddedPostgres(tmp_path / "pg", token=TOKEN, fast_unsafe=True) as server:
+        pid = server.pid
+        assert pid is not None
+        with contextlib.closing(psycopg.connect(server.url, autocommit=True)) as connection:
+            backend = connection.info.backend_pid
+            # It looks at nothing but its sum, and so not at whether its server still lives.
+            connection.pgconn.send_query(b"SELECT sum(sqrt(n)) FROM generate_series(1, 3000000) n")
+            os.kill(pid, signal.SIGKILL)
+            wait_for_end(pid)
+            assert lives(backend)
+
+            server.start()
+
+            assert not lives(backend)
+        assert scalar(server.url, "SELECT 1") == 1
 
 
 def test_a_second_start_of_a_running_server_changes_nothing(server: EmbeddedPostgres) -> None:

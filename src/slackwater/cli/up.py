@@ -27,6 +27,7 @@ from slackwater.cli.people_exits import say
 from slackwater.cli.ports import port_or_free, probe_ports, reachable
 from slackwater.cli.profile import Profile, read_profile, write_profile
 from slackwater.cli.site import new_uuid, stop_event, store_settings
+from slackwater.cli.up_database import UpDatabase, open_database
 from slackwater.config import PREFIX, Settings
 from slackwater.db.accounts import create_tenant, find_tenant
 from slackwater.db.catalog import add_alias, add_model
@@ -35,7 +36,6 @@ from slackwater.db.migrate import migrate
 from slackwater.db.session import Database
 from slackwater.domain.errors import NotFound, SetupError
 from slackwater.domain.ids import key_id, tenant_id
-from slackwater.embedded.postgres import EmbeddedPostgres
 
 _LOG: Final = structlog.get_logger("slackwater.up")
 _TENANT: Final = "default"
@@ -63,13 +63,13 @@ def up(settings: Settings, folders: Folders, options: UpOptions) -> None:
     folders.data.chmod(0o700)
     with _only_one(folders.data):
         say(f"starting in {folders.data} …")
-        with _database(settings, folders) as database_url:
+        with open_database(settings, folders) as database:
             store_url = settings.store_url if "store_url" in settings.model_fields_set else f"file://{folders.objects}"
             # `slackwater migrate` shows what alembic does; here nobody has asked.
             logging.getLogger("alembic").setLevel(logging.WARNING)
-            migrate(database_url)
+            migrate(database.url)
             with asyncio.Runner() as runner:
-                runner.run(_Service(settings, folders, options, database_url, store_url).run())
+                runner.run(_Service(settings, folders, options, database, store_url).run())
 
 
 @contextlib.contextmanager
@@ -83,30 +83,17 @@ def _only_one(data: Path) -> Iterator[None]:
         yield
 
 
-@contextlib.contextmanager
-def _database(settings: Settings, folders: Folders) -> Iterator[str]:
-    """Yield a database's URL: the settings' own, or that of an embedded server that lives as long as the block."""
-    if "database_url" in settings.model_fields_set:
-        yield settings.database_url.get_secret_value()
-        return
-    server = EmbeddedPostgres(folders.postgres, token=secrets.token_urlsafe(32))
-    server.start()
-    try:
-        yield server.socket_url
-    finally:
-        server.stop()
-
-
 class _Service:
     """The running service of one ``up``."""
 
     def __init__(
-        self, settings: Settings, folders: Folders, options: UpOptions, database_url: str, store_url: str
+        self, settings: Settings, folders: Folders, options: UpOptions, database: UpDatabase, store_url: str
     ) -> None:
         self._settings = settings
         self._folders = folders
         self._options = options
-        self._database_url = database_url
+        self._database = database
+        self._database_url = database.url
         self._store_url = store_url
         chosen = "api_port" in settings.model_fields_set
         self._api_port = settings.api_port if chosen else port_or_free(settings.api_host, settings.api_port)
@@ -124,12 +111,14 @@ class _Service:
         self._write_site()
         children = [Child(role) for role in self._roles()]
         supervisors = [asyncio.create_task(child.supervise(), name=child.role.name) for child in children]
+        supervisors.append(asyncio.create_task(self._database.supervise(), name="database"))
         try:
             if await self._wait_until_ready(stop):
                 write_profile(self._folders.profile, profile)
                 self._greet(profile)
                 await stop.wait()
         finally:
+            say("ending …")
             # Workers first: what they give back on their way out still finds a database.
             for child in reversed(children):
                 await child.stop()

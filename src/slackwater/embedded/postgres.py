@@ -38,6 +38,9 @@ _STOP_SECONDS: Final = 30.0
 _LONGEST_SOCKET_FOLDER: Final = 80
 """A unix socket's path must fit 107 bytes, with ``/.s.PGSQL.65535`` and some spare."""
 _PORT_TRIES: Final = 3
+_STILL_ATTACHED: Final = "pre-existing shared memory block"
+"""What a server says that finds backends of a killed one: each ends as soon as it notices (sysv_shmem.c)."""
+_ATTACHED_PAUSE_SECONDS: Final = 0.1
 _CHILD_ENVIRONMENT: Final = {"PATH": os.defpath, "HOME": "/", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
 """All the server sees of an environment: none of the caller's secrets are in it."""
 
@@ -104,24 +107,29 @@ class EmbeddedPostgres:
     def start(self) -> None:
         """Return once the server accepts connections; a new folder is initialised, a running server left alone.
 
-        After a crash all committed rows are back. Idempotent. Costs about 1 s on a new folder, else 0.1 s.
-        Raises SetupError with the end of the server's log.
+        After a crash all committed rows are back; what a killed server left running is waited for. Idempotent. Costs
+        about 1 s on a new folder, else 0.1 s. Raises SetupError with the end of the server's log.
         """
         if self.running:
             return
         if threading.current_thread() is not threading.main_thread():
             raise SetupError("start PostgreSQL from the main thread: it ends with the thread that started it")
         account = self._prepare()
-        for tries_left in reversed(range(_PORT_TRIES)):
+        tries_left = _PORT_TRIES
+        deadline = time.monotonic() + _START_SECONDS
+        while True:
             if self._port is None:
                 self._port = _free_port()
-            state = self._launch(account)
-            if state is ServerState.READY:
+            if self._launch(account) is ServerState.READY:
                 return
-            if self._wanted_port is not None or not tries_left or "Address already in use" not in end_of_log(self._log):
-                break
+            why = end_of_log(self._log)
+            if _STILL_ATTACHED in why and time.monotonic() < deadline:
+                time.sleep(_ATTACHED_PAUSE_SECONDS)
+                continue
+            tries_left -= 1
+            if self._wanted_port is not None or not tries_left or "Address already in use" not in why:
+                raise SetupError(f"PostgreSQL did not start; the end of {self._log}:\n{why}")
             self._port = None
-        raise SetupError(f"PostgreSQL did not start; the end of {self._log}:\n{end_of_log(self._log)}")
 
     def stop(self) -> None:
         """End the server and wait for it: its clients are cut off, a checkpoint is written. Idempotent."""

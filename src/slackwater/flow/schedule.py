@@ -14,6 +14,7 @@ import structlog
 from slackwater.db.election import ElectionLock
 from slackwater.db.queue.leases import elect, lease_chunks, load_tags, openings, reap_leases, runnable, save_tags
 from slackwater.db.session import Database
+from slackwater.domain.errors import DatabaseUnavailable
 from slackwater.domain.policy import FairShare, Policy
 
 _LOG: Final = structlog.get_logger("slackwater.schedule")
@@ -23,6 +24,8 @@ _TICKS_BETWEEN_REAPS: Final = 10
 _TICKS_BETWEEN_SAVES: Final = 100
 _TICKS_BETWEEN_TRIES: Final = 5
 """A process that does not lead asks for the lead twice a second or so."""
+_TICKS_BEFORE_REAPING: Final = 50
+"""What kept the database from a leader may have kept it from the workers, too: they get a moment to be heard again."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -41,14 +44,22 @@ class Leader:
     tags: dict[tuple[str, str], float] = field(default_factory=dict)
     _policy: Policy = field(default_factory=lambda: FairShare({}))
     _tick: int = 0
+    _reaps_from: int = 0
 
     async def schedule_once(self) -> bool:
         """Do one tick; returns whether leases were written. Does nothing while another process leads."""
         self._tick += 1
+        try:
+            return await self._schedule()
+        except DatabaseUnavailable:
+            self._reaps_from = self._tick + _TICKS_BEFORE_REAPING
+            raise
+
+    async def _schedule(self) -> bool:
         if not await self._leads():
             return False
         assert self.term is not None
-        if self._tick % _TICKS_BETWEEN_REAPS == 0:
+        if self._tick >= self._reaps_from and self._tick % _TICKS_BETWEEN_REAPS == 0:
             reaped = await reap_leases(self.db)
             if reaped:
                 self.reaped(reaped)
@@ -64,6 +75,7 @@ class Leader:
         if self.term is not None:
             _LOG.warning("leads no more", term=self.term, holder=self.holder)
             self.term = None
+            self._reaps_from = self._tick + _TICKS_BEFORE_REAPING
         if not self.lock.held and self._tick % _TICKS_BETWEEN_TRIES != 1:
             return False
         if not await self.lock.try_hold():
