@@ -95,9 +95,9 @@ class Api:
             await (client.close() if isinstance(client, AsyncOpenAI) else client.aclose())
 
 
-async def make_tenant(db: Database, name: str) -> Tenant:
+async def make_tenant(db: Database, name: str, *, weight: float = 1.0) -> Tenant:
     tenant_id, key_id = ids.tenant_id(new_uuid()), ids.key_id(new_uuid())
-    await create_tenant(db, tenant_id=tenant_id, name=name, actor="test")
+    await create_tenant(db, tenant_id=tenant_id, name=name, actor="test", weight=weight)
     random_bytes = name.encode().ljust(32, b".")
     key = await create_key(db, key_id=key_id, tenant_id=tenant_id, random_bytes=random_bytes, actor="test")
     return Tenant(id=tenant_id, key_id=key_id, secret=key.secret)

@@ -1,5 +1,6 @@
 """The soak's site: a whole service as processes of its own, and a supervisor that starts again whatever ends."""
 
+import asyncio
 import contextlib
 import re
 import signal
@@ -12,6 +13,10 @@ from typing import Final
 
 import httpx2
 
+from slackwater.db.catalog import add_model
+from slackwater.db.migrate import migrate
+from slackwater.db.session import Database, PoolSettings
+from tests.api_under_test import make_tenant
 from tests.processes import Processes
 from tests.soak.lines import MODEL
 from tests.soak.programs import EngineProgram, Postgres, Store
@@ -108,8 +113,8 @@ def running_site(
         for program in (store, *engines):
             program.start()
         roles.environment = _settings(site) | settings
-        roles.call("migrate")
-        _prepare(site)
+        migrate(postgres.url)
+        site.keys = asyncio.run(_prepare(postgres.url))
         store.wait()
         say("starting the roles")
         for name in ("api", *(f"control-{n}" for n in range(CONTROLS)), *(f"work-{n}" for n in range(WORKERS))):
@@ -129,12 +134,14 @@ def running_site(
             postgres.stop()
 
 
-def _prepare(site: Site) -> None:
-    """Make the tenants, their keys, and the model."""
-    site.roles.call("model", "add", MODEL)
-    for name, weight in TENANTS.items():
-        site.roles.call("tenant", "create", name, "--weight", str(weight))
-        site.keys[name] = site.roles.call("key", "create", name).strip()
+async def _prepare(database_url: str) -> dict[str, str]:
+    """Make the tenants and the model; returns the tenants' keys. As commands they would be half a dozen processes."""
+    db = Database.connect(database_url, pool=PoolSettings(hot=1, other=1))
+    try:
+        await add_model(db, model_id=MODEL, actor="soak")
+        return {name: (await make_tenant(db, name, weight=weight)).secret for name, weight in TENANTS.items()}
+    finally:
+        await db.close()
 
 
 def _settings(site: Site) -> dict[str, str]:
