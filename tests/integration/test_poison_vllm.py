@@ -4,6 +4,8 @@ import asyncio
 import math
 import os
 import signal
+import sys
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -64,18 +66,27 @@ async def assassin(engine_python: Path, vllm_engine_settings: VllmSettings, tmp_
 
 
 async def test_a_prompt_that_kills_vllm_is_set_aside_and_its_neighbours_are_answered(
-    assassin: Assassin, db: Database, store: BlobStore, database_url: str, tmp_path: Path
+    assassin: Assassin,
+    db: Database,
+    store: BlobStore,
+    database_url: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     async with running_service(db, store, database_url, tmp_path, engines=[]) as service:
         await add_model(db, model_id=MODEL, actor="test", max_model_len=2048)
         service.add_worker(assassin, slots=SLOTS)
 
+        began = time.monotonic()
         batch = await service.submit(
             line(f"r{n}", f"question {n}", model=MODEL) if n != 9 else line("r9", "poison", **ENDLESS)
             for n in range(LINES)
         )
 
         ended = await service.until(batch, seconds=600)
+        seconds = time.monotonic() - began
+        with capsys.disabled():
+            sys.stdout.write(f"\n{assassin.kills} kills, {ended.succeeded} of {LINES} answered, {seconds:.0f} s\n")
         assert (ended.status, ended.succeeded, ended.errored) == ("completed", LINES - 1, 1)
         assert (await service.results(batch))["r9"]["error"]["code"] == "engine_crashed"
         assert 2 <= assassin.kills <= math.ceil(math.log2(SLOTS)) + 2
