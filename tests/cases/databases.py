@@ -22,3 +22,9 @@ def fresh_database(server: EmbeddedPostgres) -> Iterator[str]:
     yield f"{server.url.rpartition('/')[0]}/{name}"
     with psycopg.connect(server.url, autocommit=True) as connection:
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def cut_connections(server: EmbeddedPostgres, database: str) -> None:
+    """End every session of a database, as a failing server or network does."""
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [database])

@@ -93,7 +93,7 @@ async def test_four_workers_share_one_batch_evenly_and_are_faster_than_one(
         assert row.took.total_seconds() < best_of_one / 2
 
 
-@case("N06")
+@case("N06", "W14")
 async def test_an_answer_without_an_end_costs_its_own_line_only_and_frees_the_slot(
     postgres_server: EmbeddedPostgres, tmp_path: Path
 ) -> None:

@@ -180,7 +180,7 @@ async def test_one_line_more_than_allowed_fails_the_batch_and_names_the_limit(lo
     assert str(MOST_LINES) in ended.errors[0]["message"]
 
 
-@case("V18", "U07", "S06")
+@case("V18", "U07", "S06", "E02")
 async def test_a_file_over_the_size_limit_is_a_413_with_both_sizes_and_one_below_it_is_taken(
     load: LoadSite, tmp_path: Path
 ) -> None:
