@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from slackwater.blobs.protocol import BlobStore, BlobWriter, StoredObject, Written
+from slackwater.blobs.protocol import BlobStore, BlobWriter, Checksum, StoredObject, Written
 from slackwater.inference.protocol import Engine, EngineLoad, Reply, ServedModel
 
 
@@ -106,9 +106,11 @@ class WatchedStore(BlobStore):
         async for piece in self.inner.read(key, start=start, length=length):
             yield piece
 
-    async def join(self, key: str, parts: Sequence[str], *, stage: str) -> Written:
+    async def join(
+        self, key: str, parts: Sequence[str], *, stage: str, checksums: Sequence[Checksum] | None = None
+    ) -> Written:
         await self._run(self.before, stage)
-        return await self.inner.join(key, parts, stage=stage)
+        return await self.inner.join(key, parts, stage=stage, checksums=checksums)
 
     async def delete(self, keys: Sequence[str], *, stage: str) -> None:
         await self._run(self.before, stage)

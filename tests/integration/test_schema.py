@@ -24,7 +24,7 @@ def test_migrating_twice_changes_nothing(empty_database_url: str) -> None:
     migrate(empty_database_url)
     migrate(empty_database_url)
     with psycopg.connect(empty_database_url) as connection:
-        assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [("0002",)]
+        assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [("0003",)]
 
 
 @pytest.mark.parametrize(

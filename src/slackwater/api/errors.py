@@ -20,6 +20,7 @@ from slackwater.domain.errors import (
     RequestRefused,
     SlackwaterError,
     StateConflict,
+    StoreFull,
     TooLarge,
     Unauthorized,
     Unavailable,
@@ -27,6 +28,7 @@ from slackwater.domain.errors import (
 
 _LOG: Final = structlog.get_logger(__name__)
 _RETRY_AFTER_SECONDS: Final = 2
+_FULL_RETRY_AFTER_SECONDS: Final = 30
 _SHOWN_PATH_CHARACTERS: Final = 200
 _NO_RETRY: Final = {"x-should-retry": "false"}
 
@@ -62,6 +64,12 @@ _TABLE: Final[Mapping[type[Exception], Answer]] = {
         openai_type="server_error",
         anthropic_type="api_error",
         headers={"retry-after": str(_RETRY_AFTER_SECONDS)},
+    ),
+    StoreFull: Answer(
+        status=507,
+        openai_type="server_error",
+        anthropic_type="api_error",
+        headers={"retry-after": str(_FULL_RETRY_AFTER_SECONDS)},
     ),
 }
 _FAILURE: Final = Answer(status=500, openai_type="server_error", anthropic_type="api_error")

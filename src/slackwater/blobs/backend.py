@@ -6,7 +6,7 @@ Backends raise the project's own errors (``failures``). They know neither the se
 from collections.abc import AsyncGenerator, Sequence
 from typing import NamedTuple, Protocol
 
-from slackwater.blobs.protocol import StoredObject, Written
+from slackwater.blobs.protocol import Checksum, StoredObject, Written
 
 
 class Fetched(NamedTuple):
@@ -64,8 +64,8 @@ class Backend(Protocol):
         """Return the object's size in bytes. Raises ObjectMissing."""
         ...
 
-    async def join(self, key: str, parts: Sequence[str]) -> Written:
-        """Write the parts one after another as one object, durable on return. Raises ObjectMissing."""
+    async def join(self, key: str, parts: Sequence[str], checksums: Sequence[Checksum] | None) -> Written:
+        """Write the parts one after another as one object, durable on return. Raises ObjectMissing, ObjectDamaged."""
         ...
 
     async def delete(self, keys: Sequence[str]) -> None:

@@ -4,6 +4,7 @@ Messages name the object's key, which is made of our ids only, and never the dri
 or an answer's body. The driver's error stays attached as the cause.
 """
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from typing import Final
 
 from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
 
-from slackwater.domain.errors import ObjectMissing, StoreUnavailable
+from slackwater.domain.errors import ObjectMissing, StoreFull, StoreUnavailable
 
 DRIVER_ERRORS: Final = (BaseError, OSError, NotImplementedError)
 
@@ -51,6 +52,9 @@ def unavailable(key: str, error: Exception) -> StoreUnavailable:
             return StoreUnavailable("The object store refused our credentials. Check the key, its secret, the bucket.")
         case FileNotFoundError():
             return StoreUnavailable("The object store's bucket or folder does not exist. Create it first.")
+        case OSError(errno=(errno.ENOSPC | errno.EDQUOT) as number):
+            why = os.strerror(number)
+            return StoreFull(f"The object store is full ({why}). Nothing of this was kept; try again later.")
         case OSError(errno=int(number)):
             return StoreUnavailable(f"The object store failed on {key}: {os.strerror(number)}.")
         case _:

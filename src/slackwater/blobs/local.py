@@ -10,6 +10,7 @@ import os
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import repeat
 from pathlib import Path
 from typing import Final, TypeVar, TypeVarTuple, Unpack
 
@@ -19,8 +20,9 @@ from obstore.store import LocalStore
 from slackwater.blobs.backend import Fetched
 from slackwater.blobs.failures import reading, unavailable, writing
 from slackwater.blobs.local_writer import LocalWriter
-from slackwater.blobs.protocol import StoredObject, Written
+from slackwater.blobs.protocol import Checksum, StoredObject, Written
 from slackwater.blobs.staging import FOLDER, Staging
+from slackwater.blobs.verifying import require_intact
 from slackwater.domain.errors import ObjectMissing
 
 PIECE_BYTES: Final = 1 << 20
@@ -68,13 +70,15 @@ class LocalFolder:
         with self._reading(key):
             return (await self._in_thread((self._root / key).stat)).st_size
 
-    async def join(self, key: str, parts: Sequence[str]) -> Written:
-        """Copy the parts into one object in a thread, hashing on the way. Raises ObjectMissing."""
+    async def join(self, key: str, parts: Sequence[str], checksums: Sequence[Checksum] | None) -> Written:
+        """Copy the parts into one object in a thread, hashing on the way. Raises ObjectMissing, ObjectDamaged."""
         staged = self._staging.create()
         try:
-            for part in parts:
+            for part, checksum in zip(parts, checksums or repeat(None), strict=checksums is not None):
                 with self._reading(part):
-                    await self._in_thread(staged.append_file, self._root / part)
+                    copied = await self._in_thread(staged.append_file, self._root / part)
+                if checksum is not None:
+                    require_intact(part, checksum, copied)
             with writing(key):
                 return await self._in_thread(staged.publish, key)
         finally:

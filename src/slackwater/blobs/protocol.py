@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from types import TracebackType
-from typing import Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,6 +30,14 @@ class Written:
     size_bytes: int
     sha256: str
     """Hex digest of all bytes."""
+
+
+class Checksum(NamedTuple):
+    """What a run of stored bytes must be."""
+
+    size_bytes: int
+    crc32: int | None
+    """As ``zlib.crc32`` computes it; None where none was kept, and then only the size tells."""
 
 
 class BlobWriter(Protocol):
@@ -77,8 +85,14 @@ class BlobStore(Protocol):
         """Stream bytes in pieces of about 1 MiB, one read ahead. A failed read raises: it never ends early."""
         ...
 
-    async def join(self, key: str, parts: Sequence[str], *, stage: str) -> Written:
-        """Write the parts' bytes one after another as one object, streamed, in flat memory. Raises ObjectMissing."""
+    async def join(
+        self, key: str, parts: Sequence[str], *, stage: str, checksums: Sequence[Checksum] | None = None
+    ) -> Written:
+        """Write the parts' bytes one after another as one object, streamed, in flat memory.
+
+        ``checksums`` has one for each part. Raises ObjectMissing, and ObjectDamaged for a part that is not what its
+        checksum says: nothing is written then.
+        """
         ...
 
     async def delete(self, keys: Sequence[str], *, stage: str) -> None:

@@ -19,7 +19,7 @@ from obstore.store import S3Store
 
 from slackwater.blobs.backend import Fetched
 from slackwater.blobs.failures import reading, writing
-from slackwater.blobs.protocol import StoredObject, Written
+from slackwater.blobs.protocol import Checksum, StoredObject, Written
 from slackwater.blobs.s3_writer import S3Writer
 from slackwater.blobs.settings import StoreSettings
 from slackwater.blobs.streams import parts_in_order
@@ -82,13 +82,13 @@ class S3Bucket:
         with reading(key):
             return await self._size(key)
 
-    async def join(self, key: str, parts: Sequence[str]) -> Written:
-        """Stream the parts through a writer. Raises ObjectMissing.
+    async def join(self, key: str, parts: Sequence[str], checksums: Sequence[Checksum] | None) -> Written:
+        """Stream the parts through a writer. Raises ObjectMissing, ObjectDamaged.
 
         Not S3's own copying of parts: parts under 5 MiB cannot be copied so, and the hash has to see every byte.
         """
         writer = self.writer(key)
-        pieces = parts_in_order(self.fetch, parts, piece_bytes=PIECE_BYTES, ahead=PARTS_AHEAD)
+        pieces = parts_in_order(self.fetch, parts, piece_bytes=PIECE_BYTES, ahead=PARTS_AHEAD, checksums=checksums)
         try:
             async with aclosing(pieces):
                 async for piece in pieces:

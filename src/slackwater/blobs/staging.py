@@ -16,12 +16,13 @@ import os
 import shutil
 import tempfile
 import threading
+import zlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from slackwater.blobs.protocol import Written
+from slackwater.blobs.protocol import Checksum, Written
 
 FOLDER: Final = ".staging"
 LOCK: Final = "lock"
@@ -127,15 +128,19 @@ class StagedFile:
             self._size_bytes += sum(map(len, pieces))
             return True
 
-    def append_file(self, path: Path) -> None:
-        """Append a whole file. Raises FileNotFoundError."""
+    def append_file(self, path: Path) -> Checksum:
+        """Append a whole file and say what was appended. Raises FileNotFoundError."""
         # Reading and writing through one warm buffer costs less than copy_file_range does, and the hash has to see
         # every byte anyway.
         buffer = self._buffer = self._buffer or memoryview(bytearray(COPY_BYTES))
+        crc32 = size_bytes = 0
         with path.open("rb", buffering=0) as source:
             while length := source.readinto(buffer):
+                crc32 = zlib.crc32(buffer[:length], crc32)
+                size_bytes += length
                 if not self.append((buffer[:length],)):
-                    return
+                    break
+        return Checksum(size_bytes, crc32)
 
     def publish(self, key: str) -> Written:
         """Make the file durable and visible under its key. After an error, ``discard`` it."""

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 from slackwater.blobs.backend import Backend, Fetched
 from slackwater.blobs.keys import checked
 from slackwater.blobs.local import LocalFolder
-from slackwater.blobs.protocol import BlobStore, StoredObject, Written
+from slackwater.blobs.protocol import BlobStore, Checksum, StoredObject, Written
 from slackwater.blobs.s3 import S3Bucket
 from slackwater.blobs.seam import BlobObserver, Seam
 from slackwater.blobs.settings import StoreSettings
@@ -98,10 +98,12 @@ class ObjectStore:
         fetch = functools.partial(self._fetch, "read")
         return pieces_of(fetch, key, piece_bytes=self._backend.piece_bytes, start=start, length=length)
 
-    async def join(self, key: str, parts: Sequence[str], *, stage: str) -> Written:
-        """Write the parts one after another as one object. Raises ObjectMissing, and then writes nothing."""
+    async def join(
+        self, key: str, parts: Sequence[str], *, stage: str, checksums: Sequence[Checksum] | None = None
+    ) -> Written:
+        """Write the parts one after another as one object. Raises ObjectMissing, ObjectDamaged: nothing is written."""
         async with self._watch.change("join", stage, (checked(key),)) as moved:
-            written = await self._backend.join(key, [checked(part) for part in parts])
+            written = await self._backend.join(key, [checked(part) for part in parts], checksums)
             moved.size_bytes = written.size_bytes
         return written
 

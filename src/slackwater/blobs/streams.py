@@ -1,12 +1,15 @@
 """Reading an object, or many one after another, in flat memory with the next bytes already on their way."""
 
 import asyncio
+import zlib
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from typing import Any, TypeAlias
 
 from slackwater.blobs.backend import Fetched
+from slackwater.blobs.protocol import Checksum
+from slackwater.blobs.verifying import require_intact
 from slackwater.domain.errors import StoreUnavailable
 
 Fetch: TypeAlias = Callable[[str, int, int], Coroutine[Any, Any, Fetched]]
@@ -52,8 +55,18 @@ async def pieces_of(
             await settled(ahead)
 
 
-async def parts_in_order(fetch: Fetch, keys: Sequence[str], *, piece_bytes: int, ahead: int) -> AsyncGenerator[bytes]:
-    """Yield the bytes of many objects one after another, the first pieces of the next ``ahead`` being fetched."""
+async def parts_in_order(
+    fetch: Fetch,
+    keys: Sequence[str],
+    *,
+    piece_bytes: int,
+    ahead: int,
+    checksums: Sequence[Checksum] | None = None,
+) -> AsyncGenerator[bytes]:
+    """Yield the bytes of many objects one after another, the first pieces of the next ``ahead`` being fetched.
+
+    Raises ObjectDamaged behind the last byte of one that is not what its checksum says.
+    """
     upcoming = deque[asyncio.Task[Fetched]]()
     try:
         for index, key in enumerate(keys):
@@ -61,8 +74,13 @@ async def parts_in_order(fetch: Fetch, keys: Sequence[str], *, piece_bytes: int,
                 upcoming.append(asyncio.create_task(fetch(later, 0, piece_bytes)))
             first = await upcoming.popleft()
             async with aclosing(pieces_of(fetch, key, piece_bytes=piece_bytes, first=first)) as pieces:
+                crc32 = size_bytes = 0
                 async for piece in pieces:
+                    crc32 = zlib.crc32(piece, crc32)
+                    size_bytes += len(piece)
                     yield piece
+            if checksums is not None:
+                require_intact(key, checksums[index], Checksum(size_bytes, crc32))
     finally:
         for task in upcoming:
             task.cancel()

@@ -20,7 +20,8 @@ from slackwater.domain.states import CANCELLABLE, PAUSABLE, BatchState
 
 _HIDDEN: Final = frozenset(
     {"tenant_id", "dialect", "invalid_lines", "output_expires_seconds", "input_key", "input_bytes", "plan_key"}
-    | {"index_key", "ending", "swept_at", "chunks_total", "chunks_done", "claim_token", "claimed_until", "claims"}
+    | {"index_key", "ending", "swept_at", "chunks_total", "chunks_done", "chunks_lost"}
+    | {"claim_token", "claimed_until", "claims"}
 )
 _SHOWN: Final = tuple(column for column in batches.c if column.name not in _HIDDEN)
 

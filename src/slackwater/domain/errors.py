@@ -12,8 +12,10 @@
     │   └── TooLarge                  413
     ├── Unavailable               nobody's fault; the same call may go through later (503)
     │   ├── StoreUnavailable          the object store did not answer as it should
+    │   │   └── StoreFull                 it has no room for what is written (507)
     │   └── DatabaseUnavailable       PostgreSQL did not
     ├── ObjectMissing             an object that a row points at is not in the store
+    │   └── ObjectDamaged             it is there, and its bytes are not those that were written
     ├── EngineError               the engine gave no usable answer to a request
     │   ├── EngineUnreachable         no connection, or it broke before the whole answer was here
     │   │   └── EngineBroke               it broke with the request sent: the engine may have died of it
@@ -72,12 +74,20 @@ class StoreUnavailable(Unavailable):
     """The object store did not answer as it should."""
 
 
+class StoreFull(StoreUnavailable):
+    """The object store has no room left; the same call goes through once somebody has made some."""
+
+
 class DatabaseUnavailable(Unavailable):
     """PostgreSQL did not answer as it should."""
 
 
 class ObjectMissing(SlackwaterError):
     """An object that a row points at is not in the store."""
+
+
+class ObjectDamaged(ObjectMissing):
+    """An object that a row points at does not hold the bytes that were written: as good as missing."""
 
 
 class EngineError(SlackwaterError):

@@ -4,7 +4,8 @@ A message is safe to show and says what was expected. Codes are the API's vocabu
 open set, and so is ours: ``invalid_json_line``, ``missing_required_parameter``, ``invalid_request``,
 ``invalid_custom_id``, ``duplicate_custom_id``, ``invalid_method``, ``invalid_url``, ``streaming_unsupported``,
 ``model_not_found``, ``mismatched_model``, ``line_too_long``, ``empty_file``, ``too_many_tasks``, ``input_too_large``,
-``input_unavailable``; for a line that is its own problem ``context_length_exceeded`` and ``invalid_value``.
+``input_unavailable``, ``input_damaged``; for a line that is its own problem ``context_length_exceeded`` and
+``invalid_value``.
 """
 
 from collections import Counter

@@ -41,6 +41,20 @@ BATCH_CANCELLED: Final = LineError(
     code="batch_cancelled",
     message="This request was not executed because the batch was cancelled.",
 )
+INPUT_LOST: Final = LineError(
+    status=None,
+    code="input_lost",
+    message="This request could not be executed: the input file was lost or changed in the object store while the batch"
+    " ran. Upload it again and send the request in a new batch.",
+    type="server_error",
+)
+RESULT_LOST: Final = LineError(
+    status=None,
+    code="result_lost",
+    message="The result of this request was lost in the object store, too late to run it again. It is not charged; send"
+    " the request in a new batch.",
+    type="server_error",
+)
 REQUEST_TIMEOUT: Final = LineError(
     status=None,
     code="request_timeout",

@@ -35,7 +35,9 @@ BATCH_MOVES: Final[dict[BatchState, frozenset[BatchState]]] = {
     ),
     BatchState.IN_PROGRESS: frozenset({BatchState.FINALIZING, BatchState.CANCELLING}),
     BatchState.CANCELLING: frozenset({BatchState.CANCELLED, BatchState.FAILED}),
-    BatchState.FINALIZING: frozenset({BatchState.COMPLETED, BatchState.EXPIRED, BatchState.FAILED}),
+    BatchState.FINALIZING: frozenset(
+        {BatchState.COMPLETED, BatchState.EXPIRED, BatchState.FAILED, BatchState.IN_PROGRESS}
+    ),
     BatchState.COMPLETED: frozenset(),
     BatchState.FAILED: frozenset(),
     BatchState.EXPIRED: frozenset(),
@@ -46,9 +48,10 @@ BATCH_MOVES: Final[dict[BatchState, frozenset[BatchState]]] = {
 CHUNK_MOVES: Final[dict[ChunkState, frozenset[ChunkState]]] = {
     ChunkState.PENDING: frozenset({ChunkState.LEASED}),
     ChunkState.LEASED: frozenset({ChunkState.PENDING, ChunkState.DONE}),
-    ChunkState.DONE: frozenset(),
+    ChunkState.DONE: frozenset({ChunkState.PENDING}),
 }
-"""Where a chunk may go from each state; a lost, revoked or returned lease goes back to pending."""
+"""Where a chunk may go from each state; a lost, revoked or returned lease goes back to pending,
+and so does a committed chunk whose results were lost."""
 
 TERMINAL: Final[frozenset[BatchState]] = frozenset(state for state, moves in BATCH_MOVES.items() if not moves)
 """The states that no batch ever leaves."""

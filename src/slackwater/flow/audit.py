@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from slackwater.blobs.protocol import BlobStore
 from slackwater.db.queue.auditing import AuditedBatch, audited_batch
+from slackwater.db.queue.results import ResultObject
 from slackwater.db.session import Database
 from slackwater.domain.errors import NotFound, ObjectMissing
 
@@ -61,6 +62,7 @@ async def audit(db: Database, store: BlobStore, batch_id: str) -> Report:
     if batch.status == "failed":
         report.check(bool(batch.errors), "a failed batch says why")
         report.check(batch.output_key is None and batch.error_key is None, "a failed batch has no result files")
+        report.check(batch.ledger.rows == 0, "a failed batch is charged nothing", f"{batch.ledger.rows} rows")
         return report
     report.check(batch.status in _TERMINAL, "the batch has ended", batch.status)
     if batch.status not in _TERMINAL:
@@ -114,6 +116,10 @@ async def _gone(store: BlobStore, batch: AuditedBatch, report: Report) -> frozen
         except ObjectMissing:
             gone.add(key)
             report.unchecked.append(f"the {named[key]} was deleted or has expired: its lines cannot be read any more")
+    for pointer in batch.file_pointers:
+        if pointer.key == batch.input_key and pointer.key not in gone and not await _is_whole(store, pointer):
+            gone.add(pointer.key)
+            report.unchecked.append("the input was lost or changed in the store: its lines cannot be read any more")
     return frozenset(gone)
 
 
@@ -216,18 +222,23 @@ async def _read_results(store: BlobStore, key: str | None, facts: _FileFacts, re
 
 async def _check_pointers(store: BlobStore, batch: AuditedBatch, report: Report, gone: frozenset[str | None]) -> None:
     """Every pointer of a file or a committed chunk leads to the bytes it names."""
-    wrong = []
     # A part that is a whole batch's results is also its file, and goes with it.
     named = (*batch.file_pointers, *batch.part_pointers)
     pointers = [pointer for pointer in named if pointer.key not in gone]
-    for pointer in pointers:
-        digest, size = hashlib.sha256(), 0
+    wrong = [pointer.key for pointer in pointers if not await _is_whole(store, pointer)]
+    report.check(not wrong, f"{len(pointers)} stored objects are as their rows say", f"{wrong[:_SHOWN]}")
+
+
+async def _is_whole(store: BlobStore, pointer: ResultObject) -> bool:
+    """Tell whether an object is there and holds the bytes that its row names."""
+    digest, size = hashlib.sha256(), 0
+    try:
         async for piece in store.read(pointer.key):
             digest.update(piece)
             size += len(piece)
-        if (size, digest.hexdigest()) != (pointer.size_bytes, pointer.sha256):
-            wrong.append(pointer.key)
-    report.check(not wrong, f"{len(pointers)} stored objects are as their rows say", f"{wrong[:_SHOWN]}")
+    except ObjectMissing:
+        return False
+    return (size, digest.hexdigest()) == (pointer.size_bytes, pointer.sha256)
 
 
 def _check_ledger(batch: AuditedBatch, report: Report) -> None:

@@ -1,6 +1,7 @@
 """The commit of one chunk: new objects first, then one guarded statement that flips the chunk's pointer to them."""
 
 import asyncio
+import zlib
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
@@ -60,7 +61,7 @@ async def _put(store: BlobStore, key: str, data: bytes) -> ResultObject | None:
     if not data:
         return None
     written = await store.put(key, data, stage="work.part")
-    return ResultObject(key=key, size_bytes=written.size_bytes, sha256=written.sha256)
+    return ResultObject(key=key, size_bytes=written.size_bytes, sha256=written.sha256, crc32=zlib.crc32(data))
 
 
 async def _patiently(act: Callable[[], Awaitable[T]], still_held: Callable[[], bool]) -> T:

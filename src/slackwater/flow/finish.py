@@ -3,6 +3,8 @@
 The committed parts are joined in commit order, never parsed; a single part is adopted as it is. Chunks that nobody
 will run any more (a cancel, an ended window) become error lines of their own. The files and the final state appear in
 one transaction; whoever loses the claim before it leaves orphan objects to the sweep, and nothing else.
+
+Every part is held against its checksum while it is joined; one that is lost or damaged is ``finish_lost``'s matter.
 """
 
 import asyncio
@@ -16,7 +18,8 @@ import msgspec
 import structlog
 
 from slackwater.blobs import keys
-from slackwater.blobs.protocol import BlobStore, BlobWriter, Written
+from slackwater.blobs.protocol import BlobStore, BlobWriter, Checksum, Written
+from slackwater.blobs.verifying import read_intact, verify
 from slackwater.db.queue.finishing import (
     FinishClaim,
     ResultFile,
@@ -31,13 +34,14 @@ from slackwater.db.queue.finishing import (
 from slackwater.db.queue.planning import fail_finishing, renew_claim
 from slackwater.db.queue.results import ResultObject
 from slackwater.db.session import Database
-from slackwater.domain.errors import LeaseLost, ObjectMissing
+from slackwater.domain.errors import LeaseLost, ObjectMissing, StoreUnavailable
 from slackwater.domain.ids import BatchId, file_id
 from slackwater.domain.line_errors import BATCH_CANCELLED, BATCH_EXPIRED
-from slackwater.domain.request_lines import custom_ids
 from slackwater.domain.results import Dialect, OpenAIDialect, line_id_prefix
+from slackwater.flow.chunk_ids import read_custom_ids
 from slackwater.flow.claims import MOST_CLAIMS, ClaimReturns
 from slackwater.flow.finish_close import close_begun_chunks
+from slackwater.flow.finish_lost import mend_lost_results
 from slackwater.metrics import BatchEnd
 
 _LOG: Final = structlog.get_logger("slackwater.finish")
@@ -54,9 +58,6 @@ class FinishError(msgspec.Struct, frozen=True, kw_only=True):
     line: None = None
 
 
-_RESULTS_MISSING: Final = FinishError(
-    code="results_unavailable", message="Results of this batch are missing from the object store; run it again."
-)
 _GIVEN_UP: Final = FinishError(
     code="finishing_failed",
     message=f"The results of this batch could not be put together in {MOST_CLAIMS} tries. If a new batch ends so, too,"
@@ -84,7 +85,7 @@ class Finisher:
         return await expire_batches(self.db) > 0
 
     async def finish_once(self) -> bool:
-        """Assemble and end one batch; returns whether there was one."""
+        """Assemble and end one batch, or have what it lost run again; returns whether there was one."""
         await self.returns.settle()
         claim = await claim_finishing(self.db, grace_seconds=self.stop_grace_seconds, claim_seconds=_CLAIM_SECONDS)
         if claim is None:
@@ -99,8 +100,18 @@ class Finisher:
             try:
                 await self._finish(claim)
             except ObjectMissing as error:
-                await self._give_up(claim, _RESULTS_MISSING, cause=str(error))
+                _LOG.error("results are lost", batch_id=claim.batch_id, cause=str(error))
+                await self._mend(claim)
         return True
+
+    async def _mend(self, claim: FinishClaim) -> None:
+        """Have what is lost run again, or end the batch without it."""
+        if await mend_lost_results(self.db, self.store, claim):
+            return
+        try:
+            await self._finish(claim)
+        except ObjectMissing as error:
+            raise StoreUnavailable("The object store lost results a moment after they were found whole.") from error
 
     async def _finish(self, claim: FinishClaim) -> None:
         """Write the result files and end the batch."""
@@ -132,8 +143,11 @@ class Finisher:
         if not parts:
             return None
         if len(parts) == 1:
+            await verify(self.store, parts[0].key, _checksum(parts[0]))
             return parts[0]
-        written = await self.store.join(key, [part.key for part in parts], stage="finish.join")
+        written = await self.store.join(
+            key, [part.key for part in parts], stage="finish.join", checksums=[_checksum(part) for part in parts]
+        )
         return ResultObject(key=key, size_bytes=written.size_bytes, sha256=written.sha256)
 
     async def _assemble_errors(
@@ -145,7 +159,7 @@ class Finisher:
             return await self._assemble(parts, key)
         async with self.store.writer(key, stage="finish.errors") as writer:
             for part in parts:
-                async for piece in self.store.read(part.key):
+                async for piece in read_intact(self.store, part.key, _checksum(part)):
                     await writer.write(piece)
             written = await self._write_unrun(claim, writer, unrun)
         return ResultObject(key=key, size_bytes=written.size_bytes, sha256=written.sha256)
@@ -155,8 +169,7 @@ class Finisher:
         error = BATCH_CANCELLED if claim.ending == "cancelled" else BATCH_EXPIRED
         dialect: Dialect = OpenAIDialect(id_prefix=line_id_prefix(claim.batch_id))
         for chunk in unrun:
-            source = await self.store.get_range(claim.source_key, chunk.byte_start, chunk.byte_length)
-            ids = custom_ids(source, at_start=chunk.byte_start == 0)
+            ids = await read_custom_ids(self.store, chunk)
             lines = (dialect.failure(chunk.first_number + place, ids[place], error) for place in range(len(ids)))
             await writer.write(b"".join(lines))
         return await writer.finish()
@@ -179,6 +192,10 @@ class Finisher:
         _LOG.error("batch cannot be assembled", batch_id=claim.batch_id, cause=cause)
         if await fail_finishing(self.db, claim.batch_id, claim.claim_token, [why]):
             self.ended("failed")
+
+
+def _checksum(part: ResultObject) -> Checksum:
+    return Checksum(part.size_bytes, part.crc32)
 
 
 @contextlib.asynccontextmanager

@@ -30,14 +30,14 @@ from slackwater.db.session import Database
 from slackwater.domain.bodies import BodyRules
 from slackwater.domain.cutting import CutRules
 from slackwater.domain.endpoints import ENDPOINTS
-from slackwater.domain.errors import LeaseLost, ObjectMissing
+from slackwater.domain.errors import LeaseLost, ObjectDamaged, ObjectMissing
 from slackwater.domain.input_errors import InputError
 from slackwater.domain.limits import InputLimits
 from slackwater.domain.results import OpenAIDialect, line_id_prefix
 from slackwater.domain.scan import InputScan
 from slackwater.flow.claims import MOST_CLAIMS, ClaimReturns
 from slackwater.flow.plan_build import PlanBuilder
-from slackwater.flow.plan_scan import PlanObserver, input_errors, scan_input
+from slackwater.flow.plan_scan import PlanObserver, input_errors, read_input
 from slackwater.flow.plan_scratch import PlanScratch
 
 _LOG: Final = structlog.get_logger("slackwater.plan")
@@ -45,6 +45,11 @@ _GIVEN_UP: Final = InputError(
     code="planning_failed",
     message=f"The input could not be read to its end in {MOST_CLAIMS} tries. If a new batch ends so, too, tell whoever"
     " runs this service.",
+    param="input_file_id",
+)
+_INPUT_DAMAGED: Final = InputError(
+    code="input_damaged",
+    message="The input file in the object store is not what was uploaded. Upload it again and create a new batch.",
     param="input_file_id",
 )
 _INPUT_GONE: Final = InputError(
@@ -106,6 +111,8 @@ class Planner:
             return await self._fail(claim, [_GIVEN_UP])
         try:
             return await self._plan(claim)
+        except ObjectDamaged:
+            return await self._fail(claim, [_INPUT_DAMAGED])
         except ObjectMissing:
             return await self._fail(claim, [_INPUT_GONE])
         except LeaseLost:
@@ -128,7 +135,7 @@ class Planner:
             tolerant=claim.invalid_lines == "error",
         )
         with PlanScratch(settings.scratch) as scratch:
-            await scan_input(self.blobs, claim.input_key, scan, scratch, keep_claim=keep_claim)
+            await read_input(self.blobs, claim, scan, scratch, keep_claim=keep_claim)
             errors = await scratch.off_loop_if_long(lambda: input_errors(scan, scratch, limits, self.observer))
             if errors:
                 return await self._fail(claim, errors)

@@ -7,12 +7,12 @@ from typing import NamedTuple
 from slackwater.blobs import keys
 from slackwater.blobs.protocol import BlobStore
 from slackwater.db.queue.planning import KnownModel, PlanClaim, PlannedChunk, RefusedLines
+from slackwater.db.queue.results import StoredRange
 from slackwater.domain.cutting import CutRules, Workload, is_one_chunk
 from slackwater.domain.limits import InputLimits
 from slackwater.domain.scan import InputScan
 from slackwater.flow.plan_layout import (
     ChunkBook,
-    Piece,
     Segment,
     in_place,
     refused_entries,
@@ -24,6 +24,7 @@ from slackwater.flow.plan_layout import (
 from slackwater.flow.plan_probe import LEAST_LINES, random_lines, random_run
 from slackwater.flow.plan_scratch import PlanScratch
 from slackwater.flow.plan_sort import SortedRecords, may_gain, read_run
+from slackwater.flow.plan_sums import Piece, SummedPieces
 from slackwater.flow.plan_write import KeepClaim, write_errors, write_plan
 
 
@@ -68,11 +69,16 @@ class PlanBuilder:
         await keep_claim()
         plan_key = keys.plan_key(claim.batch_id, claim.claim_token) if order is not None else None
         index_key = keys.plan_index_key(claim.batch_id, claim.claim_token)
-        pieces = chain(self._lines(order), self._refused())
+        sums = SummedPieces(moved=order is not None)
+        pieces = chain(self._lines(order, sums), self._refused(sums))
         scratch = self._scratch
         await write_plan(blobs, pieces, scratch=scratch, plan_key=plan_key, index_key=index_key, keep_claim=keep_claim)
-        refused = await self._write_refused(blobs, keep_claim) if self._scan.n_refused else None
-        return BuiltPlan(plan_key, index_key, self._book.chunks(), refused)
+        source = scratch.input
+        chunks = await scratch.off_loop_if_long(lambda: sums.seal(self._book.chunks(), index_key, source))
+        refused = None
+        if self._scan.n_refused:
+            refused = await self._write_refused(blobs, keep_claim, sums.entries_of(len(chunks), index_key))
+        return BuiltPlan(plan_key, index_key, chunks, refused)
 
     def _order(self) -> SortedRecords | None:
         """Return the order to write the lines in; None where they stay as they are."""
@@ -90,14 +96,14 @@ class PlanBuilder:
         (workload,) = self._workloads.values()
         return not is_one_chunk(self._rules, workload) and may_gain(self._scratch.records)
 
-    def _lines(self, order: SortedRecords | None) -> Iterator[Piece]:
+    def _lines(self, order: SortedRecords | None, sums: SummedPieces) -> Iterator[Piece]:
         source, records = self._scratch.input, self._scratch.records
         if order is None:
-            return in_place(self._unmoved(), source)
+            return in_place(self._unmoved(), source, sums)
         if self._wants_probe:
             probe = random_lines(records, self._choose, max_bytes=self._rules.max_bytes)
-            return rewritten(segments_with_probe(order, probe, self._book), source)
-        return rewritten(segments_by_model(order, self._book), source)
+            return rewritten(segments_with_probe(order, probe, self._book), source, sums)
+        return rewritten(segments_by_model(order, self._book), source, sums)
 
     def _unmoved(self) -> Iterator[Segment]:
         records = self._scratch.records
@@ -111,24 +117,26 @@ class PlanBuilder:
     def _wants_probe(self) -> bool:
         return len(self._workloads) == 1 and self._scan.tally.n_accepted.total() > LEAST_LINES
 
-    def _refused(self) -> Iterator[Piece]:
+    def _refused(self, sums: SummedPieces) -> Iterator[Piece]:
         """Write the index of refused lines. Begins when all others are written: their chunk is the last."""
         refused = self._scratch.refused
         if refused.size_bytes:
             seq = len(self._book.chunks())
             records = read_run(refused, 0, refused.size_bytes)
-            yield from refused_entries(records, self._scratch.input, seq=seq, limits=self._limits)
+            yield from refused_entries(records, self._scratch.input, sums, seq=seq, limits=self._limits)
 
-    async def _write_refused(self, blobs: BlobStore, keep_claim: KeepClaim) -> RefusedLines:
+    async def _write_refused(self, blobs: BlobStore, keep_claim: KeepClaim, index: StoredRange) -> RefusedLines:
         claim = self._claim
         key = keys.plan_errors_key(claim.batch_id, claim.claim_token)
-        written = await write_errors(blobs, self._scratch, key=key, keep_claim=keep_claim)
+        written, crc32 = await write_errors(blobs, self._scratch, key=key, keep_claim=keep_claim)
         return RefusedLines(
             model=next(iter(self._scan.models), ""),
             n_lines=self._scan.n_refused,
             err_key=key,
             err_bytes=written.size_bytes,
             err_sha256=written.sha256,
+            err_crc32=crc32,
+            index=index,
         )
 
 

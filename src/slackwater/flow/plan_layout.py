@@ -20,16 +20,10 @@ from slackwater.domain.records import MODEL_BYTES, read_record, unpack_record
 from slackwater.domain.results import json_string
 from slackwater.flow.plan_probe import PROBE_LINES
 from slackwater.flow.plan_scratch import PIECE_BYTES, ScratchFile
+from slackwater.flow.plan_sums import Piece, SummedPieces
 
 _PIECE_LINES: Final = 4_000
 _NO_CUSTOM_ID: Final = b"null"
-
-
-class Piece(NamedTuple):
-    """The next bytes of the plan object (none where the plan is in place) and of its index."""
-
-    lines: bytes
-    entries: bytes
 
 
 class Segment(NamedTuple):
@@ -117,56 +111,61 @@ def segments_around_probe(records: Iterable[bytes], probe: range, book: ChunkBoo
     yield Segment(following, rest)
 
 
-def rewritten(segments: Iterable[Segment], source: ScratchFile) -> Iterator[Piece]:
+def rewritten(segments: Iterable[Segment], source: ScratchFile, pieces: SummedPieces) -> Iterator[Piece]:
     """Copy the lines of the segments one after another."""
     lines: list[bytes] = []
     entries: list[bytes] = []
-    position, full_at = 0, PIECE_BYTES
+    position, full_at, chunk = 0, PIECE_BYTES, -1
     for records, cutter in segments:
         read, add = source.read, cutter.add
         for packed in records:
             key, _, start, length, number, id_start, id_length = unpack_record(packed)
             line = read(start, length)
             seq = add(position, length + 1, key)
+            if (seq != chunk or position >= full_at) and lines:
+                lines.append(b"")
+                yield from pieces.run(chunk, b"\n".join(lines), b"".join(entries))
+                lines, entries, full_at = [], [], position + PIECE_BYTES
+            chunk = seq
             custom_id = line[id_start : id_start + id_length] or _custom_id(line)
             entries.append(b"[%d,%b,%d,%d,%d]\n" % (number, custom_id, position, length, seq))
             lines.append(line)
             position += length + 1
-            if position >= full_at:
-                lines.append(b"")
-                yield Piece(b"\n".join(lines), b"".join(entries))
-                full_at = position + PIECE_BYTES
-                lines, entries = [], []
     if lines:
         lines.append(b"")
-        yield Piece(b"\n".join(lines), b"".join(entries))
+        yield from pieces.run(chunk, b"\n".join(lines), b"".join(entries))
+    yield from pieces.rest()
 
 
-def in_place(segments: Iterable[Segment], source: ScratchFile) -> Iterator[Piece]:
+def in_place(segments: Iterable[Segment], source: ScratchFile, pieces: SummedPieces) -> Iterator[Piece]:
     """Leave the lines where they are."""
     entries: list[bytes] = []
     size = source.size_bytes
-    piece, base = b"", 0
+    piece, base, chunk = b"", 0, -1
     for records, cutter in segments:
         add = cutter.add
         for packed in records:
             key, _, start, length, number, id_start, id_length = unpack_record(packed)
             # The file's last line may have no line feed.
             seq = add(start, length + 1 if start + length < size else length, key)
+            if (seq != chunk or len(entries) >= _PIECE_LINES) and entries:
+                yield from pieces.run(chunk, b"", b"".join(entries))
+                entries = []
+            chunk = seq
             at = start - base
             if at < 0 or at + length > len(piece):
                 piece, base, at = source.read(start, max(PIECE_BYTES, length)), start, 0
             at += id_start
             custom_id = piece[at : at + id_length] or _custom_id(piece[at : at + length])
             entries.append(b"[%d,%b,%d,%d,%d]\n" % (number, custom_id, start, length, seq))
-            if len(entries) >= _PIECE_LINES:
-                yield Piece(b"", b"".join(entries))
-                entries = []
     if entries:
-        yield Piece(b"", b"".join(entries))
+        yield from pieces.run(chunk, b"", b"".join(entries))
+    yield from pieces.rest()
 
 
-def refused_entries(records: Iterable[bytes], source: ScratchFile, *, seq: int, limits: InputLimits) -> Iterator[Piece]:
+def refused_entries(
+    records: Iterable[bytes], source: ScratchFile, pieces: SummedPieces, *, seq: int, limits: InputLimits
+) -> Iterator[Piece]:
     """Write the index of lines that are answered already, which stand in chunk ``seq``."""
     longest_line, longest_id = limits.max_line_bytes, limits.max_custom_id_chars
     entries: list[bytes] = []
@@ -177,10 +176,11 @@ def refused_entries(records: Iterable[bytes], source: ScratchFile, *, seq: int, 
         custom_id = _custom_id(line, longest_id)
         entries.append(b"[%d,%b,%d,%d,%d]\n" % (record.number, custom_id, record.start, record.length, seq))
         if len(entries) >= _PIECE_LINES:
-            yield Piece(b"", b"".join(entries))
+            yield from pieces.run(seq, b"", b"".join(entries))
             entries = []
     if entries:
-        yield Piece(b"", b"".join(entries))
+        yield from pieces.run(seq, b"", b"".join(entries))
+    yield from pieces.rest()
 
 
 def _custom_id(line: bytes, longest: int | None = None) -> bytes:

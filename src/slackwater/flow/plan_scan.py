@@ -1,11 +1,14 @@
 """The first pass of planning: read the input once, check every line, and keep on scratch what the second pass needs."""
 
+import hashlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from functools import partial
 from typing import Protocol
 
 from slackwater.blobs.protocol import BlobStore
+from slackwater.db.queue.planning import PlanClaim
 from slackwater.domain.duplicates import duplicate_errors
+from slackwater.domain.errors import ObjectDamaged, StoreUnavailable
 from slackwater.domain.input_errors import InputError
 from slackwater.domain.limits import InputLimits
 from slackwater.domain.lines import LineSplitter, custom_id_of
@@ -25,28 +28,58 @@ class PlanObserver(Protocol):
         ...
 
 
-async def scan_input(
-    blobs: BlobStore, key: str, scan: InputScan, scratch: PlanScratch, *, keep_claim: Callable[[], Awaitable[None]]
+async def read_input(
+    blobs: BlobStore,
+    claim: PlanClaim,
+    scan: InputScan,
+    scratch: PlanScratch,
+    *,
+    keep_claim: Callable[[], Awaitable[None]],
 ) -> None:
     """Feed the input to the scan, a piece at a time; large ones in a thread: the event loop goes on meanwhile.
 
-    Stops where the scan does. Raises ObjectMissing, and whatever ``keep_claim`` raises.
+    Stops where the scan does. Raises ObjectMissing, ObjectDamaged where the input is not what was uploaded, and
+    whatever ``keep_claim`` raises.
     """
+    digest = hashlib.sha256()
 
     def take(block: bytes) -> None:
+        digest.update(block)
         scratch.take(block, scan.feed(block))
 
-    blocks = blobs.read(key)
+    blocks = blobs.read(claim.input_key)
     try:
         async for block in blocks:
             await keep_claim()
             await scratch.off_loop_if_long(partial(take, block), adding=block)
             if scan.stopped:
-                return
+                break
     finally:
         if isinstance(blocks, AsyncGenerator):
             await blocks.aclose()
-    await scratch.off_loop_if_long(lambda: scratch.take(b"", scan.finish()))
+    if scan.stopped:
+        # What is refused half way is refused for what the customer sent, or for what became of it.
+        async for block in blobs.read(claim.input_key, start=scratch.input.size_bytes):
+            await keep_claim()
+            digest.update(block)
+    if digest.hexdigest() != claim.input_sha256:
+        await _insist_on_damage(blobs, claim, keep_claim)
+    if not scan.stopped:
+        await scratch.off_loop_if_long(lambda: scratch.take(b"", scan.finish()))
+
+
+async def _insist_on_damage(blobs: BlobStore, claim: PlanClaim, keep_claim: Callable[[], Awaitable[None]]) -> None:
+    """Read an input once more that was not what was uploaded: one broken answer of the store must not end a batch.
+
+    Raises ObjectDamaged where it is so again, else StoreUnavailable: what was read before cannot be used.
+    """
+    digest = hashlib.sha256()
+    async for block in blobs.read(claim.input_key):
+        await keep_claim()
+        digest.update(block)
+    if digest.hexdigest() != claim.input_sha256:
+        raise ObjectDamaged(f"The object {claim.input_key} in the store is not what was uploaded.")
+    raise StoreUnavailable(f"The object {claim.input_key} was read wrong. Try again later.")
 
 
 def input_errors(

@@ -1,13 +1,14 @@
 """The second pass of planning: writes the objects of a plan, which nobody sees before the plan is published."""
 
 import asyncio
+import zlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack
 from typing import TypeVar
 
 from slackwater.blobs.protocol import BlobStore, BlobWriter, Written
-from slackwater.flow.plan_layout import Piece
 from slackwater.flow.plan_scratch import PlanScratch
+from slackwater.flow.plan_sums import Piece
 
 KeepClaim = Callable[[], Awaitable[None]]
 T = TypeVar("T")
@@ -45,16 +46,21 @@ async def write_plan(
         await index.finish()
 
 
-async def write_errors(blobs: BlobStore, scratch: PlanScratch, *, key: str, keep_claim: KeepClaim) -> Written:
-    """Write the error lines of a plan as one object."""
+async def write_errors(
+    blobs: BlobStore, scratch: PlanScratch, *, key: str, keep_claim: KeepClaim
+) -> tuple[Written, int]:
+    """Write the error lines of a plan as one object; returns what was written and its CRC-32."""
+    crc32 = 0
     async with blobs.writer(key, stage="plan.errors") as writer:
 
         async def write(piece: bytes) -> None:
+            nonlocal crc32
             await keep_claim()
+            crc32 = zlib.crc32(piece, crc32)
             await writer.write(piece)
 
         await _one_ahead(scratch.error_lines.pieces(), write, scratch)
-        return await writer.finish()
+        return await writer.finish(), crc32
 
 
 async def _one_ahead(pieces: Iterator[T], write: Callable[[T], Awaitable[None]], scratch: PlanScratch) -> None:

@@ -22,7 +22,7 @@ from slackwater.domain.ids import LeaseToken
 from slackwater.domain.policy import EXPRESS_LINES
 from slackwater.flow.chunk_checkpoint import Checkpoints
 from slackwater.flow.chunk_commit import commit_run
-from slackwater.flow.chunk_open import CANNOT_OPEN, open_chunk
+from slackwater.flow.chunk_open import open_chunk
 from slackwater.flow.chunk_run import ChunkRun
 from slackwater.flow.side_tasks import SideTasks
 from slackwater.flow.work_feed import Feeder
@@ -140,8 +140,8 @@ class Holdings:
             run = await open_chunk(
                 self._db, self._store, lease, knows_priority=self._knows_priority, started_at=self._clock()
             )
-        except CANNOT_OPEN as error:
-            _LOG.error("chunk cannot be read", batch_id=lease.batch_id, chunk=lease.seq, cause=str(error))
+        except Unavailable as error:
+            _LOG.warning("chunk cannot be read now", batch_id=lease.batch_id, chunk=lease.seq, cause=str(error))
             # Given back at once it would be leased again at once, and so on several times a second.
             await asyncio.sleep(_UNREADABLE_PAUSE_SECONDS)
             del self._opening[lease.token]
@@ -156,7 +156,7 @@ class Holdings:
         self._running[lease.token] = run
         self._checkpoints[lease.token] = Checkpoints(self._db, self._store, run)
         if run.complete:
-            # Whoever had it before finished it all, and died before the commit.
+            # Whoever had it before finished it all and died before the commit, or its input is lost.
             self.complete(run)
             return
         self._feeder.add(run)

@@ -41,6 +41,8 @@ def chunk(seq: int, lines: int = 40, *, line: bytes = LINE) -> ChunkRun:
         byte_start=1,
         byte_length=0,
         n_requests=lines,
+        crc32=None,
+        index=None,
         first_number=0,
         attempts=1,
         checkpoints=0,

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Literal
+from typing import Any, Literal
 from uuid import UUID
 
-from slackwater.db.queue.leases import Lease, lease_of
-from slackwater.db.queue.results import ResultObject
+from slackwater.db.queue.leases import Lease, index_of, lease_of
+from slackwater.db.queue.results import ResultObject, StoredRange
 from slackwater.db.queue.statements import SQL
 from slackwater.db.session import Database
 from slackwater.domain.errors import LeaseLost
@@ -33,6 +33,7 @@ class FinishClaim:
 class CommittedPart:
     """The two result objects of one committed chunk; None where it has no such lines."""
 
+    seq: int
     output: ResultObject | None
     errors: ResultObject | None
 
@@ -42,9 +43,12 @@ class UnrunChunk:
     """A chunk that no worker will run any more."""
 
     seq: int
+    source_key: str
     byte_start: int
     byte_length: int
     n_requests: int
+    crc32: int | None
+    index: StoredRange | None
     first_number: int
 
 
@@ -104,33 +108,38 @@ async def committed_parts(db: Database, batch_id: BatchId) -> list[CommittedPart
     rows = await db.fetch("finish.parts", SQL["committed_parts"], {"batch_id": batch_id})
     return [
         CommittedPart(
-            output=_stored(row.out_key, row.out_bytes, row.out_sha256),
-            errors=_stored(row.err_key, row.err_bytes, row.err_sha256),
+            seq=row.seq,
+            output=_stored(row.out_key, row.out_bytes, row.out_sha256, row.out_crc32),
+            errors=_stored(row.err_key, row.err_bytes, row.err_sha256, row.err_crc32),
         )
         for row in rows
     ]
 
 
-def _stored(key: str | None, size_bytes: int, sha256: str | None) -> ResultObject | None:
+def _stored(key: str | None, size_bytes: int, sha256: str | None, crc32: int | None) -> ResultObject | None:
     """Name a result object of a row, None where the row has none."""
     if key is None or sha256 is None:
         return None
-    return ResultObject(key=key, size_bytes=size_bytes, sha256=sha256)
+    return ResultObject(key=key, size_bytes=size_bytes, sha256=sha256, crc32=crc32)
 
 
 async def unrun_chunks(db: Database, batch_id: BatchId) -> list[UnrunChunk]:
     """Return the chunks without a result, in plan order."""
-    rows = await db.fetch("finish.unrun", SQL["unrun_chunks"], {"batch_id": batch_id})
-    return [
-        UnrunChunk(
-            seq=row.seq,
-            byte_start=row.byte_start,
-            byte_length=row.byte_length,
-            n_requests=row.n_requests,
-            first_number=row.first_number,
-        )
-        for row in rows
-    ]
+    return [unrun_of(row) for row in await db.fetch("finish.unrun", SQL["unrun_chunks"], {"batch_id": batch_id})]
+
+
+def unrun_of(row: Any) -> UnrunChunk:
+    """Make a chunk of a row that has a column for each of its fields."""
+    return UnrunChunk(
+        seq=row.seq,
+        source_key=row.source_key,
+        byte_start=row.byte_start,
+        byte_length=row.byte_length,
+        n_requests=row.n_requests,
+        crc32=row.crc32,
+        index=index_of(row),
+        first_number=row.first_number,
+    )
 
 
 async def finish_batch(

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from slackwater.db.queue.planning import LEASE_SECONDS
-from slackwater.db.queue.results import ResultObject
+from slackwater.db.queue.results import ResultObject, StoredRange
 from slackwater.db.queue.statements import SQL
 from slackwater.db.session import Database
 from slackwater.domain.ids import BatchId, LeaseToken, TenantId, WorkerId
@@ -30,6 +30,10 @@ class Lease:
     byte_start: int
     byte_length: int
     n_requests: int
+    crc32: int | None
+    """Of these bytes; None for a chunk that was planned before it was kept."""
+    index: StoredRange | None
+    """The entries of its lines in the plan's index, from which their custom ids can be read."""
     first_number: int
     """Number of the chunk's first line within its batch; the others follow."""
     attempts: int
@@ -208,6 +212,8 @@ def lease_of(row: Any) -> Lease:
         byte_start=row.byte_start,
         byte_length=row.byte_length,
         n_requests=row.n_requests,
+        crc32=row.crc32,
+        index=index_of(row),
         first_number=row.first_number,
         attempts=row.attempts,
         checkpoints=row.checkpoints,
@@ -217,12 +223,16 @@ def lease_of(row: Any) -> Lease:
     )
 
 
-async def commit_chunk(db: Database, lease: Lease, result: ChunkResult) -> bool:
-    """Flip the chunk's pointer, count its lines and write its ledger row; False when the lease is lost."""
-    params = {
-        "batch_id": lease.batch_id,
-        "seq": lease.seq,
-        "token": lease.token,
+def index_of(row: Any) -> StoredRange | None:
+    """Name the index entries of a chunk's row; None where it has none."""
+    if row.index_key is None or row.index_crc32 is None:
+        return None
+    return StoredRange(row.index_key, row.index_start, row.index_bytes, row.index_crc32)
+
+
+def result_params(result: ChunkResult) -> dict[str, Any]:
+    """Name the counts, the usage and the objects of a result as the statements do."""
+    return {
         "succeeded": result.succeeded,
         "errored": result.errored,
         "cancelled": result.cancelled,
@@ -234,9 +244,21 @@ async def commit_chunk(db: Database, lease: Lease, result: ChunkResult) -> bool:
         "out_key": result.output and result.output.key,
         "out_bytes": result.output.size_bytes if result.output else 0,
         "out_sha256": result.output and result.output.sha256,
+        "out_crc32": result.output and result.output.crc32,
         "err_key": result.errors and result.errors.key,
         "err_bytes": result.errors.size_bytes if result.errors else 0,
         "err_sha256": result.errors and result.errors.sha256,
+        "err_crc32": result.errors and result.errors.crc32,
+    }
+
+
+async def commit_chunk(db: Database, lease: Lease, result: ChunkResult) -> bool:
+    """Flip the chunk's pointer, count its lines and write its ledger row; False when the lease is lost."""
+    params = {
+        "batch_id": lease.batch_id,
+        "seq": lease.seq,
+        "token": lease.token,
+        **result_params(result),
     }
     return bool(await db.fetch("work.commit", SQL["commit_chunk"], params))
 

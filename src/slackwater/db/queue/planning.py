@@ -8,13 +8,14 @@ from uuid import UUID
 
 import msgspec
 
+from slackwater.db.queue.results import StoredRange
 from slackwater.db.queue.statements import SQL
 from slackwater.db.session import Database
 from slackwater.domain.ids import BatchId, TenantId
 
 _CHUNK_COLUMNS: Final = (
     *("batch_id", "seq", "tenant_id", "model", "byte_start", "byte_length", "n_requests"),
-    *("first_number", "cost_seconds"),
+    *("first_number", "cost_seconds", "crc32", "index_start", "index_bytes", "index_crc32"),
 )
 LEASE_SECONDS = 30.0
 """A worker whose heartbeat is older than this is dead: its leases end, its models have one worker less."""
@@ -30,6 +31,7 @@ class PlanClaim:
     dialect: str
     input_key: str
     input_bytes: int
+    input_sha256: str
     invalid_lines: str
     """``fail`` or ``error``: what one bad line does to the batch."""
     claim_token: UUID
@@ -63,6 +65,10 @@ class PlannedChunk:
     byte_length: int
     n_requests: int
     cost_seconds: float
+    crc32: int | None = None
+    """Of its bytes, as ``zlib.crc32`` computes it."""
+    index: StoredRange | None = None
+    """Its lines' entries in the plan's index."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,6 +80,9 @@ class RefusedLines:
     err_key: str
     err_bytes: int
     err_sha256: str
+    err_crc32: int
+    index: StoredRange
+    """Their entries in the plan's index."""
 
 
 async def claim_planning(db: Database, *, claim_seconds: float = 60.0) -> PlanClaim | None:
@@ -89,6 +98,7 @@ async def claim_planning(db: Database, *, claim_seconds: float = 60.0) -> PlanCl
         dialect=row.dialect,
         input_key=row.input_key,
         input_bytes=row.input_bytes,
+        input_sha256=row.input_sha256,
         invalid_lines=row.invalid_lines,
         claim_token=row.claim_token,
         claims=row.claims,
@@ -169,6 +179,10 @@ async def publish_plan(
                 "err_key": refused.err_key,
                 "err_bytes": refused.err_bytes,
                 "err_sha256": refused.err_sha256,
+                "err_crc32": refused.err_crc32,
+                "index_start": refused.index.start,
+                "index_bytes": refused.index.size_bytes,
+                "index_crc32": refused.index.crc32,
                 "claim_token": claim.claim_token,
             }
             await transaction.fetch(SQL["insert_refused_chunk"], synthetic)
@@ -183,7 +197,8 @@ def _chunk_rows(batch_id: str, tenant_id: str, chunks: Sequence[PlannedChunk]) -
     first_number = 0
     for chunk in chunks:
         place = (chunk.model, chunk.byte_start, chunk.byte_length, chunk.n_requests)
-        yield (batch_id, chunk.seq, tenant_id, *place, first_number, chunk.cost_seconds)
+        entries = (None, None, None) if chunk.index is None else chunk.index[1:]
+        yield (batch_id, chunk.seq, tenant_id, *place, first_number, chunk.cost_seconds, chunk.crc32, *entries)
         first_number += chunk.n_requests
 
 
@@ -207,5 +222,5 @@ async def _fail(
 
 
 async def fail_finishing(db: Database, batch_id: BatchId, claim_token: UUID, errors: Sequence[msgspec.Struct]) -> bool:
-    """End a batch that can never be assembled; False when the claim or the state was lost."""
+    """End a batch that nobody can assemble, uncharged; False when the claim or the state was lost."""
     return await _fail(db, "finish.fail", "fail_finishing", batch_id, claim_token, errors)

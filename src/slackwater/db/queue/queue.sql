@@ -17,10 +17,10 @@ UPDATE batches b
 SET claim_token = gen_random_uuid(),
     claimed_until = now() + make_interval(secs => %(claim_seconds)s),
     claims = b.claims + 1
-FROM next_batch n, tenants t
-WHERE b.id = n.id AND t.id = b.tenant_id AND b.status = 'validating'
-RETURNING b.id, b.tenant_id, b.endpoint, b.dialect, b.input_key, b.input_bytes, b.invalid_lines, b.claim_token,
-          b.claims, t.max_lines, t.max_input_bytes;
+FROM next_batch n, tenants t, files f
+WHERE b.id = n.id AND t.id = b.tenant_id AND f.id = b.input_file_id AND b.status = 'validating'
+RETURNING b.id, b.tenant_id, b.endpoint, b.dialect, b.input_key, b.input_bytes, f.sha256 AS input_sha256,
+          b.invalid_lines, b.claim_token, b.claims, t.max_lines, t.max_input_bytes;
 
 -- name: renew_claim
 -- Keep a claim on a batch alive; no row means it is lost.
@@ -66,10 +66,11 @@ RETURNING tenant_id;
 -- The lines refused while planning, as one chunk that is done before any worker sees the batch.
 WITH refused AS (
     INSERT INTO chunks (batch_id, seq, tenant_id, model, byte_start, byte_length, n_requests, first_number,
-                        cost_seconds, state,
-                        committed_at, commit_no, errored, err_key, err_bytes, err_sha256)
-    VALUES (%(batch_id)s, %(seq)s, %(tenant_id)s, %(model)s, 0, 0, %(n_lines)s, 0, 0, 'done',
-            now(), 1, %(n_lines)s, %(err_key)s, %(err_bytes)s, %(err_sha256)s)
+                        cost_seconds, state, committed_at, commit_no, errored, err_key, err_bytes, err_sha256,
+                        err_crc32, index_start, index_bytes, index_crc32)
+    VALUES (%(batch_id)s, %(seq)s, %(tenant_id)s, %(model)s, 0, 0, %(n_lines)s, 0,
+            0, 'done', now(), 1, %(n_lines)s, %(err_key)s, %(err_bytes)s, %(err_sha256)s,
+            %(err_crc32)s, %(index_start)s, %(index_bytes)s, %(index_crc32)s)
     RETURNING batch_id, seq, tenant_id, model, errored
 )
 INSERT INTO usage_ledger (batch_id, seq, tenant_id, model, token, errored)
@@ -222,7 +223,8 @@ SELECT beat.draining,
                JOIN batches r ON r.id = p.batch_id AND r.status = 'in_progress' AND r.paused_at IS NULL
                WHERE p.state = 'pending' AND p.model = ANY (beat.models)) AS work_waits,
        c.batch_id, c.seq, c.token, c.tenant_id, c.model, c.byte_start, c.byte_length, c.n_requests, c.first_number,
-       c.attempts, c.checkpoints, b.endpoint, b.dialect, b.model AS asked_model,
+       c.attempts, c.checkpoints, c.crc32, b.index_key, c.index_start, c.index_bytes, c.index_crc32, b.endpoint,
+       b.dialect, b.model AS asked_model,
        CASE WHEN b.status <> 'in_progress' THEN b.ending
             WHEN b.paused_at IS NOT NULL THEN 'paused' END AS stopped,
        coalesce(b.plan_key, b.input_key) AS source_key
@@ -256,13 +258,14 @@ WITH held AS MATERIALIZED (
                              THEN now() ELSE b.finalizing_at END
     FROM held h
     WHERE b.id = h.batch_id AND b.status IN ('in_progress', 'cancelling', 'finalizing')
-    RETURNING b.chunks_done
+    RETURNING b.chunks_done + b.chunks_lost AS place
 ), done AS (
     UPDATE chunks c
-    SET state = 'done', token = NULL, committed_at = now(), commit_no = counted.chunks_done,
+    SET state = 'done', token = NULL, committed_at = now(), commit_no = counted.place,
         succeeded = %(succeeded)s, errored = %(errored)s, cancelled = %(cancelled)s, expired = %(expired)s,
         out_key = %(out_key)s, out_bytes = %(out_bytes)s, out_sha256 = %(out_sha256)s,
-        err_key = %(err_key)s, err_bytes = %(err_bytes)s, err_sha256 = %(err_sha256)s
+        err_key = %(err_key)s, err_bytes = %(err_bytes)s, err_sha256 = %(err_sha256)s,
+        out_crc32 = %(out_crc32)s, err_crc32 = %(err_crc32)s
     FROM held h, counted
     WHERE c.batch_id = h.batch_id AND c.seq = h.seq AND c.state = 'leased' AND c.token = %(token)s
     RETURNING c.batch_id
@@ -388,22 +391,123 @@ FROM batches b
 WHERE b.id = %(batch_id)s AND b.status IN ('finalizing', 'cancelling') AND b.claim_token = %(claim_token)s
   AND c.batch_id = b.id AND c.state = 'pending' AND c.checkpoints > 0
 RETURNING c.batch_id, c.seq, c.token, c.tenant_id, c.model, c.byte_start, c.byte_length, c.n_requests, c.first_number,
-          c.attempts, c.checkpoints, b.endpoint, b.dialect, b.model AS asked_model, b.ending AS stopped,
+          c.attempts, c.checkpoints, c.crc32, b.index_key, c.index_start, c.index_bytes, c.index_crc32, b.endpoint,
+          b.dialect, b.model AS asked_model, b.ending AS stopped,
           coalesce(b.plan_key, b.input_key) AS source_key;
 
 -- name: committed_parts
 -- The result objects of a batch in commit order.
-SELECT commit_no, out_key, out_bytes, out_sha256, err_key, err_bytes, err_sha256
+SELECT seq, out_key, out_bytes, out_sha256, out_crc32, err_key, err_bytes, err_sha256, err_crc32
 FROM chunks
 WHERE batch_id = %(batch_id)s AND state = 'done'
 ORDER BY commit_no;
 
 -- name: unrun_chunks
 -- The chunks that no worker will ever run, in plan order.
-SELECT seq, byte_start, byte_length, n_requests, first_number
-FROM chunks
-WHERE batch_id = %(batch_id)s AND state = 'pending'
-ORDER BY seq;
+SELECT c.seq, c.byte_start, c.byte_length, c.n_requests, c.first_number, c.crc32, b.index_key, c.index_start,
+       c.index_bytes, c.index_crc32, coalesce(b.plan_key, b.input_key) AS source_key
+FROM chunks c
+JOIN batches b ON b.id = c.batch_id
+WHERE c.batch_id = %(batch_id)s AND c.state = 'pending'
+ORDER BY c.seq;
+
+-- name: lost_chunks
+-- Committed chunks of which a result object is lost, and what their commit counted and charged.
+SELECT c.seq, c.byte_start, c.byte_length, c.n_requests, c.first_number, c.crc32, b.index_key, c.index_start,
+       c.index_bytes, c.index_crc32, coalesce(b.plan_key, b.input_key) AS source_key,
+       u.succeeded, u.errored, u.cancelled, u.expired, u.input_tokens, u.cached_tokens, u.output_tokens,
+       u.reasoning_tokens
+FROM chunks c
+JOIN batches b ON b.id = c.batch_id
+JOIN usage_ledger u ON u.batch_id = c.batch_id AND u.seq = c.seq
+WHERE c.batch_id = %(batch_id)s AND c.seq = ANY (%(seqs)s) AND c.state = 'done'
+ORDER BY c.seq;
+
+-- name: rerun_lost
+-- Results were lost while there is time to run their lines again: what they counted and charged is taken back, and the
+-- batch goes on. Only under the finisher's claim, and only so often for one chunk.
+WITH lost AS MATERIALIZED (
+    SELECT c.batch_id, c.seq
+    FROM chunks c
+    JOIN batches b ON b.id = c.batch_id
+    WHERE c.batch_id = %(batch_id)s AND c.seq = ANY (%(seqs)s) AND c.state = 'done' AND c.byte_length > 0
+      AND c.losses < %(most_losses)s
+      AND b.status = 'finalizing' AND b.ending = 'completed' AND b.claim_token = %(claim_token)s AND b.deadline > now()
+    ORDER BY c.seq
+    FOR UPDATE
+), taken_back AS (
+    DELETE FROM usage_ledger u USING lost l WHERE u.batch_id = l.batch_id AND u.seq = l.seq
+    RETURNING u.batch_id, u.succeeded, u.errored, u.cancelled, u.expired, u.input_tokens, u.cached_tokens,
+              u.output_tokens, u.reasoning_tokens
+), sums AS (
+    SELECT batch_id, count(*)::int AS chunks, sum(succeeded) AS succeeded, sum(errored) AS errored,
+           sum(cancelled) AS cancelled, sum(expired) AS expired, sum(input_tokens) AS input_tokens,
+           sum(cached_tokens) AS cached_tokens, sum(output_tokens) AS output_tokens,
+           sum(reasoning_tokens) AS reasoning_tokens
+    FROM taken_back
+    GROUP BY batch_id
+), running AS (
+    UPDATE batches b
+    SET status = 'in_progress', ending = NULL, finalizing_at = NULL, claim_token = NULL, claimed_until = NULL,
+        claims = 0, succeeded = b.succeeded - s.succeeded, errored = b.errored - s.errored,
+        cancelled = b.cancelled - s.cancelled, expired = b.expired - s.expired,
+        input_tokens = b.input_tokens - s.input_tokens, cached_tokens = b.cached_tokens - s.cached_tokens,
+        output_tokens = b.output_tokens - s.output_tokens,
+        reasoning_tokens = b.reasoning_tokens - s.reasoning_tokens,
+        chunks_done = b.chunks_done - s.chunks, chunks_lost = b.chunks_lost + s.chunks
+    FROM sums s
+    WHERE b.id = s.batch_id AND b.status = 'finalizing'
+    RETURNING b.id
+)
+UPDATE chunks c
+SET state = 'pending', committed_at = NULL, commit_no = NULL, losses = c.losses + 1,
+    succeeded = 0, errored = 0, cancelled = 0, expired = 0,
+    out_key = NULL, out_bytes = 0, out_sha256 = NULL, out_crc32 = NULL, worker_id = NULL, worker_incarnation = NULL,
+    err_key = NULL, err_bytes = 0, err_sha256 = NULL, err_crc32 = NULL
+FROM lost l, running r
+WHERE c.batch_id = l.batch_id AND c.seq = l.seq AND c.state = 'done'
+RETURNING c.seq;
+
+-- name: replace_result
+-- Results were lost and cannot run again: error lines stand in their place, and what is lost is not charged. Only under
+-- the finisher's claim. The chunk keeps its place in the commit order.
+WITH lost AS MATERIALIZED (
+    SELECT c.batch_id, c.seq
+    FROM chunks c
+    JOIN batches b ON b.id = c.batch_id
+    WHERE c.batch_id = %(batch_id)s AND c.seq = %(seq)s AND c.state = 'done'
+      AND b.status IN ('finalizing', 'cancelling') AND b.claim_token = %(claim_token)s
+    FOR UPDATE
+), before AS (
+    SELECT u.batch_id, u.succeeded, u.errored, u.cancelled, u.expired, u.input_tokens, u.cached_tokens,
+           u.output_tokens, u.reasoning_tokens
+    FROM usage_ledger u
+    JOIN lost l ON l.batch_id = u.batch_id AND l.seq = u.seq
+), charged AS (
+    UPDATE usage_ledger u
+    SET succeeded = %(succeeded)s, errored = %(errored)s, cancelled = %(cancelled)s, expired = %(expired)s,
+        input_tokens = %(input_tokens)s, cached_tokens = %(cached_tokens)s, output_tokens = %(output_tokens)s,
+        reasoning_tokens = %(reasoning_tokens)s, out_key = %(out_key)s, out_sha256 = %(out_sha256)s
+    FROM lost l
+    WHERE u.batch_id = l.batch_id AND u.seq = l.seq
+), counted AS (
+    UPDATE batches b
+    SET succeeded = b.succeeded - o.succeeded + %(succeeded)s, errored = b.errored - o.errored + %(errored)s,
+        cancelled = b.cancelled - o.cancelled + %(cancelled)s, expired = b.expired - o.expired + %(expired)s,
+        input_tokens = b.input_tokens - o.input_tokens + %(input_tokens)s,
+        cached_tokens = b.cached_tokens - o.cached_tokens + %(cached_tokens)s,
+        output_tokens = b.output_tokens - o.output_tokens + %(output_tokens)s,
+        reasoning_tokens = b.reasoning_tokens - o.reasoning_tokens + %(reasoning_tokens)s
+    FROM before o
+    WHERE b.id = o.batch_id AND b.status IN ('finalizing', 'cancelling')
+)
+UPDATE chunks c
+SET succeeded = %(succeeded)s, errored = %(errored)s, cancelled = %(cancelled)s, expired = %(expired)s,
+    out_key = %(out_key)s, out_bytes = %(out_bytes)s, out_sha256 = %(out_sha256)s, out_crc32 = %(out_crc32)s,
+    err_key = %(err_key)s, err_bytes = %(err_bytes)s, err_sha256 = %(err_sha256)s, err_crc32 = %(err_crc32)s
+FROM lost l
+WHERE c.batch_id = l.batch_id AND c.seq = l.seq AND c.state = 'done'
+RETURNING c.seq;
 
 -- name: finish_batch
 -- The end of a batch, if the claim still holds. Its counts add up or the table refuses the row.
@@ -425,11 +529,17 @@ VALUES (%(file_id)s, %(tenant_id)s, 'batch_output', %(filename)s, %(size_bytes)s
         now() + make_interval(secs => %(expires_seconds)s));
 
 -- name: fail_finishing
--- A batch whose committed parts are gone cannot be finished; it says why.
-UPDATE batches
-SET status = 'failed', failed_at = now(), errors = %(errors)s, claim_token = NULL, claimed_until = NULL
-WHERE id = %(batch_id)s AND status IN ('finalizing', 'cancelling') AND claim_token = %(claim_token)s
-RETURNING id;
+-- A batch that nobody can assemble is set aside; it says why, and nothing of it is charged.
+WITH failed AS (
+    UPDATE batches
+    SET status = 'failed', failed_at = now(), errors = %(errors)s, claim_token = NULL, claimed_until = NULL,
+        input_tokens = 0, cached_tokens = 0, output_tokens = 0, reasoning_tokens = 0
+    WHERE id = %(batch_id)s AND status IN ('finalizing', 'cancelling') AND claim_token = %(claim_token)s
+    RETURNING id
+), taken_back AS (
+    DELETE FROM usage_ledger u USING failed f WHERE u.batch_id = f.id
+)
+SELECT id FROM failed;
 
 -- name: sweepable_batches
 -- Ended batches whose working objects and chunk rows are no longer needed.

@@ -1,6 +1,7 @@
-"""Result objects as rows point at them."""
+"""Stored objects as rows point at them."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -10,3 +11,14 @@ class ResultObject:
     key: str
     size_bytes: int
     sha256: str
+    crc32: int | None = None
+    """None for one that was written before it was kept."""
+
+
+class StoredRange(NamedTuple):
+    """A run of an object's bytes, and what they must be."""
+
+    key: str
+    start: int
+    size_bytes: int
+    crc32: int

@@ -82,6 +82,7 @@ batches: Final = Table(
     count("reasoning_tokens", BigInteger),
     count("chunks_total"),
     count("chunks_done"),
+    count("chunks_lost"),
     Column("claim_token", Uuid),
     at("claimed_until"),
     count("claims"),
