@@ -119,5 +119,5 @@ def _line_ids(data: bytes) -> set[str]:
 
 
 async def _put(store: BlobStore, key: str, data: bytes) -> ResultObject:
-    written = await store.put(key, data, stage="finish.lost")
+    written = await store.put(key, data, stage="finish.stand_in")
     return ResultObject(key=key, size_bytes=written.size_bytes, sha256=written.sha256, crc32=checksum_of(data).crc32)
