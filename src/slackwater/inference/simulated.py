@@ -187,7 +187,9 @@ class SimulatedEngine(Engine):
         self._faults.illness = None
 
     def crash(self) -> None:
-        """Die: everything in flight is lost, nothing is taken in before the restart."""
+        """Die: everything in flight is lost, nothing is taken in before the restart. One that is down stays so."""
+        if self._away:
+            return
         self.crashes += 1
         self._away = True
         self.slots.break_off(_broken())
