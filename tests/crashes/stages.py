@@ -22,6 +22,7 @@ _FILES: Final = {
     "embedded/model_from_gguf.py": "the same",
     "embedded/postgres.py": "the embedded server's own folder",
     "embedded/postgres_files.py": "the same",
+    "flow/backup_folder.py": "a backup's own folder, beside the store",
 }
 """Modules that may name or write files whole, and why: nothing of a batch is in them."""
 _FILE_CALLS: Final = frozenset({"os.replace", "os.rename", "os.link", "shutil.move", "shutil.copyfile"})
@@ -30,6 +31,8 @@ _RAW_DATABASE: Final = {
     "db/session.py": "the seam itself",
     "db/hot.py": "below the seam: the connections that Database hands out",
     "db/election.py": "a lock that lives with its session, and nothing that outlives it",
+    "db/snapshot.py": "a backup reads only; a restore fills an empty database in one transaction, while nobody runs",
+    "db/sweep_hold.py": "a lock that lives with its session, and nothing that outlives it",
     "db/migrate.py": "before the service runs; each migration is one transaction of alembic",
     "embedded/postgres.py": "the server's own readiness",
 }

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from slackwater.cli import admin, engine_install, people_batch, people_file
+from slackwater.cli.backup import backup, restore
 from slackwater.cli.doctor import doctor
 from slackwater.cli.people_exits import EPILOG, exits
 from slackwater.cli.run import run
@@ -30,6 +31,8 @@ app.add_typer(people_batch.app)
 app.add_typer(people_file.app)
 app.command("run", epilog=EPILOG)(run)
 app.command("doctor")(doctor)
+app.command("backup")(backup)
+app.command("restore")(restore)
 for verbs in (admin.tenant, admin.key, admin.model, admin.worker):
     app.add_typer(verbs)
 

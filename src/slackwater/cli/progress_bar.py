@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, TaskID, TextColumn, TransferSpeedColumn
 from rich.progress import Progress as Bars
 
-from slackwater.cli.people_text import plain
+from slackwater.cli.people_text import plain, size
 from slackwater.cli.progress import Progress, counts, rates
 
 
@@ -53,6 +53,37 @@ def upload_bar(length_bytes: int | None, console: Console | None = None) -> Iter
     with _bars(TextColumn("uploading"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), console=console) as bars:
         task = bars.add_task("uploading", total=length_bytes)
         yield lambda sent_bytes: bars.update(task, completed=sent_bytes)
+
+
+class CopyBar:
+    """The bar of a backup or a restore: one phase after another, by bytes where they are known, else by count."""
+
+    def __init__(self, bars: Bars) -> None:
+        self._bars = bars
+        self._by_size = False
+        self._task: TaskID = bars.add_task("", total=None, counts="")
+
+    def begun(self, phase: str, *, count: int | None = None, size_bytes: int | None = None) -> None:
+        """Begin a phase anew."""
+        self._by_size = size_bytes is not None
+        counts = "" if size_bytes is None else f"{count or 0:,} of {size(size_bytes)}"
+        self._bars.reset(self._task, total=size_bytes if self._by_size else count, description=phase, counts=counts)
+
+    def moved(self, *, count: int, size_bytes: int) -> None:
+        """Move the bar."""
+        self._bars.advance(self._task, size_bytes if self._by_size else count)
+
+
+@contextmanager
+def copy_bar(console: Console | None = None) -> Iterator[CopyBar]:
+    """Show the bar of a backup or a restore on stderr (or ``console``) until the block ends."""
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.fields[counts]}", markup=False),
+    )
+    with _bars(*columns, console=console) as bars:
+        yield CopyBar(bars)
 
 
 def _bars(*columns: TextColumn | BarColumn | DownloadColumn | TransferSpeedColumn, console: Console | None) -> Bars:

@@ -6,6 +6,7 @@ import random
 import socket
 import tempfile
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +22,7 @@ from slackwater.flow.loop import Stage, run_stage
 from slackwater.flow.plan import Planner, PlanSettings
 from slackwater.flow.schedule import Leader
 from slackwater.flow.sweep import Sweeper
+from slackwater.flow.sweep_gate import unless_held
 from slackwater.metrics import Metrics
 from slackwater.probe import Check, LagSampler, Probe
 
@@ -50,7 +52,7 @@ async def serve_control(settings: Settings, seams: Seams = NO_SEAMS) -> None:
         )
         stop = stop_event()
         async with asyncio.TaskGroup() as group:
-            for stage in _stages(site, leader):
+            for stage in map(_gated(settings.database_url.get_secret_value()), _stages(site, leader)):
                 observer = site.metrics.stage(stage.name)
                 group.create_task(run_stage(stage, stop=stop, observer=observer), name=stage.name)
 
@@ -100,6 +102,15 @@ def _stages(site: Site, leader: Leader) -> list[Stage]:
         Stage(name="sweep", once=sweeper.forget_repeats_once, rest_seconds=_SWEEP_SECONDS),
         Stage(name="sweep", once=sweeper.forget_workers_once, rest_seconds=_SWEEP_SECONDS),
     ]
+
+
+def _gated(database_url: str) -> Callable[[Stage], Stage]:
+    """Let whatever deletes stand back while a backup needs it; all other stages are left as they are."""
+
+    def gated(stage: Stage) -> Stage:
+        return replace(stage, once=unless_held(stage.once, database_url)) if stage.name == "sweep" else stage
+
+    return gated
 
 
 def _tick(metrics: Metrics, leader: Leader) -> Callable[[], Awaitable[bool]]:

@@ -5,23 +5,21 @@ the API is ready, says how to use it, and stays until it is told to stop. Then e
 """
 
 import asyncio
-import contextlib
-import fcntl
 import json
 import logging
 import os
 import secrets
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import structlog
 
 from slackwater.blobs.bucket import prepare_bucket
 from slackwater.cli.children import Child, Role
+from slackwater.cli.data_folder import only_one, store_url_of
 from slackwater.cli.folders import Folders
 from slackwater.cli.people_exits import say
 from slackwater.cli.ports import port_or_free, probe_ports, reachable
@@ -61,26 +59,15 @@ def up(settings: Settings, folders: Folders, options: UpOptions) -> None:
     for folder in (folders.data, folders.logs, folders.scratch):
         folder.mkdir(parents=True, exist_ok=True)
     folders.data.chmod(0o700)
-    with _only_one(folders.data):
+    with only_one(folders.data):
         say(f"starting in {folders.data} …")
         with open_database(settings, folders) as database:
-            store_url = settings.store_url if "store_url" in settings.model_fields_set else f"file://{folders.objects}"
+            store_url = store_url_of(settings, folders)
             # `slackwater migrate` shows what alembic does; here nobody has asked.
             logging.getLogger("alembic").setLevel(logging.WARNING)
             migrate(database.url)
             with asyncio.Runner() as runner:
                 runner.run(_Service(settings, folders, options, database, store_url).run())
-
-
-@contextlib.contextmanager
-def _only_one(data: Path) -> Iterator[None]:
-    """Hold the data folder: two services on one folder would be two leaders on one disk."""
-    with (data / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise SetupError(f"another `slackwater up` uses {data}; name another folder with --data-dir") from None
-        yield
 
 
 class _Service:

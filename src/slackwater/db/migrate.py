@@ -44,13 +44,26 @@ def migrate(url: str, *, revision: str = "head") -> None:
 
     Blocking: call it before any event loop runs, or from a thread.
     """
+    with _turn(url), _migrations() as location:
+        command.upgrade(_config(url, location), revision)
+
+
+def rebuild(url: str, *, revision: str) -> None:
+    """Drop every table of ours, with all rows, and make them anew and empty as of a revision. Turns as for migrate."""
+    with _turn(url), _migrations() as location:
+        command.downgrade(_config(url, location), "base")
+        command.upgrade(_config(url, location), revision)
+
+
+@contextmanager
+def _turn(url: str) -> Iterator[None]:
+    """Hold the lock by which processes that change the schema take turns."""
     engine = create_engine(driver_url(url))
     try:
         with engine.connect() as lock:
             lock.execute(text("SELECT pg_advisory_lock(:key)"), {"key": _LOCK_KEY})
             try:
-                with _migrations() as location:
-                    command.upgrade(_config(url, location), revision)
+                yield
             finally:
                 lock.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": _LOCK_KEY})
                 lock.rollback()

@@ -664,6 +664,20 @@ WHERE w.heartbeat_at < now() - make_interval(secs => %(keep_seconds)s)
   AND NOT EXISTS (SELECT 1 FROM chunks c WHERE c.worker_id = w.id AND c.state = 'leased')
 RETURNING w.id;
 
+-- name: restore_leases
+-- After a restore no lease stands: its holder ran in another life of this database.
+UPDATE chunks
+SET state = 'pending', token = NULL, worker_id = NULL, worker_incarnation = NULL
+WHERE state = 'leased';
+
+-- name: restore_claims
+-- Nor does a claim on a batch.
+UPDATE batches SET claim_token = NULL, claimed_until = NULL WHERE claim_token IS NOT NULL;
+
+-- name: restore_workers
+-- Nor is a worker ready before it registers anew.
+UPDATE workers SET engine_ready = false WHERE engine_ready;
+
 -- name: audit_batch
 -- One batch as its rows have it.
 SELECT b.status, b.errors, b.in_progress_at IS NOT NULL AS planned, b.input_key, o.object_key AS output_key,
