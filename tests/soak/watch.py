@@ -93,15 +93,11 @@ class Watch:
             for (now,) in self._ask("SELECT now()"):
                 self._await(kind, _COMMITTED_BY, (worker, now))
 
-    def wait(self, seconds: float) -> bool:
-        """Wait until nothing is awaited any more; False where that takes longer."""
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            with self._lock:
-                if not self._awaited:
-                    return True
-            time.sleep(_LOOK_SECONDS)
-        return False
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is awaited any more."""
+        with self._lock:
+            return not self._awaited
 
     def _await(self, kind: str, question: str, values: Sequence[Any]) -> None:
         with self._lock:

@@ -33,6 +33,7 @@ class ChunkRun:
     """The run of one lease. Every line ends exactly once: :meth:`succeed`, :meth:`fail` or :meth:`close_unrun`."""
 
     __slots__ = (
+        "_apart",
         "_as_sent",
         "_attempts",
         "_bodies",
@@ -79,7 +80,8 @@ class ChunkRun:
         self._dialect: Dialect = OpenAIDialect(id_prefix=line_id_prefix(lease.batch_id), model_alias=names)
         self._outputs: list[bytes] = []
         self._errors: list[bytes] = []
-        self._next, self._untried = 0, len(self._bodies)
+        # Apart are suspects from before any line was handed out: whoever tries them sends them, and again after that.
+        self._next, self._untried, self._apart = 0, len(self._bodies), set[int]()
         self._kept = _Kept()
         self._attempts: dict[int, Attempts] = {}
         self.suspects: set[int] = set()
@@ -104,7 +106,7 @@ class ChunkRun:
         while not self.stopped and self._next < len(self._bodies):
             place = self._next
             self._next += 1
-            if self._bodies[place] is not None and place not in self.suspects:
+            if self._bodies[place] is not None and place not in self._apart:
                 self._untried -= 1
                 return place
         return None
@@ -122,6 +124,7 @@ class ChunkRun:
         """Take lines that were never handed out as suspects."""
         new = {place for place in places if self._bodies[place] is not None} - self.suspects
         self.suspects |= new
+        self._apart |= new
         self._untried -= len(new)
 
     @property

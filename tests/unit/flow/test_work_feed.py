@@ -141,3 +141,26 @@ async def test_a_consumer_that_fails_is_not_lost_in_silence() -> None:
     with pytest.raises(RuntimeError, match="a mistake of ours"):
         await asyncio.wait_for(feeder.watch(), 5)
     await feeder.close()
+
+
+async def test_a_suspect_from_before_that_has_to_be_retried_is_sent_by_its_retry_alone() -> None:
+    ended: list[ChunkRun] = []
+    engine = SimulatedEngine()
+    feeder = feeder_of(engine, ended.append, retries=RetryPolicy(first_pause_seconds=0.05))
+    run = chunk(1, 3, line=LINE.replace(b'"content":"%d"', b'"content":"%d ~fault:503_then_ok~"'))
+    run.suspect([1])
+    feeder.start()
+    await feeder.hold()
+    feeder.add(run)
+
+    run.suspects.discard(1)
+    await feeder.run_alone([(run, 1)])
+    feeder.release()
+
+    async with asyncio.timeout(30):
+        while feeder.busy or not run.complete:
+            await asyncio.sleep(0.01)
+    assert (run.succeeded, run.finished, run.untried) == (3, 3, 0)
+    assert engine.answered == 6, "each line was refused once and answered once"
+    assert ended == [run]
+    await feeder.close()
