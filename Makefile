@@ -22,6 +22,8 @@ SECONDS ?= 600
 SEED ?= 1
 # How often `make recovery` does everything.
 ROUNDS ?= 3
+# How many examples `make model` tries.
+EXAMPLES ?= 500
 # Which versions `make lock` may raise: UPGRADE="--upgrade" for all, UPGRADE="--upgrade-package aiohttp" for one.
 UPGRADE ?=
 
@@ -29,7 +31,7 @@ BIN := .venv/bin
 # What runs may call our tools by name. Not exported: `make setup` must find the Python outside .venv.
 RUN := SLACKWATER_ENGINE_ENVIRONMENT="$(CURDIR)/.engine" SLACKWATER_MODELS_DIR="$(CURDIR)/.models" PATH="$(CURDIR)/$(BIN):$(CURDIR)/.tools/bin:$$PATH"
 
-.PHONY: help setup check lint types unit test soak recovery demo bench lock wheel engine clean distclean
+.PHONY: help setup check lint types unit test model soak recovery demo bench lock wheel engine clean distclean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,6 +71,9 @@ soak: setup ## Work for SECONDS=600 while everything dies as SEED=1 draws it; au
 
 recovery: setup ## Measure how fast the service gets over each death, ROUNDS=3 times
 	$(RUN) python -m tests.soak.recovery --rounds $(ROUNDS)
+
+model: setup ## Long run of the model-based tests, with new examples each time: EXAMPLES=500
+	$(RUN) SLACKWATER_MODEL_EXAMPLES=$(EXAMPLES) pytest tests/model $(PYTEST)
 
 demo: setup ## Set everything up and answer a real batch with a real model
 	$(RUN) python examples/demo.py
