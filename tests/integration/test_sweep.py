@@ -1,7 +1,7 @@
 """What may go, goes, and nothing else. Real PostgreSQL and a local store."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from slackwater.domain.errors import ObjectMissing
 from slackwater.domain.ids import batch_id, file_id
 from slackwater.flow.audit import audit
 from slackwater.flow.sweep import Sweeper
+from slackwater.inference.simulated import Latency, SimulatedEngine, SimulatedSettings
 from tests.service import Service, line, new_uuid, running_service
 
 
@@ -27,6 +28,18 @@ async def service(db: Database, store: BlobStore, database_url: str, tmp_path: P
 def sweeper(service: Service, *, keep_seconds: float = 0.0, days_later: float = 0.0) -> Sweeper:
     later = datetime.now(UTC) + timedelta(days=days_later)
     return Sweeper(db=service.db, store=service.store, keep_seconds=keep_seconds, now=lambda: later)
+
+
+def every_sweep(swept: Sweeper) -> list[Awaitable[bool]]:
+    return [
+        swept.sweep_files_once(),
+        swept.sweep_batches_once(),
+        swept.sweep_orphans_once(),
+        swept.sweep_leftovers_once(),
+        swept.sweep_segments_once(),
+        swept.forget_repeats_once(),
+        swept.forget_workers_once(),
+    ]
 
 
 async def test_a_swept_batch_keeps_its_results_and_loses_its_working_objects(service: Service) -> None:
@@ -122,3 +135,49 @@ async def test_a_batch_cancelled_before_it_was_planned_is_sound(service: Service
 
     assert report.checks
     assert not report.unchecked
+
+
+async def test_two_sweepers_at_once_beside_running_batches_break_nothing(service: Service) -> None:
+    done = await service.submit(line(f"d{n}") for n in range(200))
+    await service.until(done)
+    running = await service.submit(line(f"r{n}") for n in range(2000))
+
+    for _ in range(3):
+        # Days later as far as ages go: whatever is old enough but still needed must stay.
+        sweepers = [sweeper(service, keep_seconds=0.0, days_later=3) for _ in range(2)]
+        await asyncio.gather(*(sweep for one in sweepers for sweep in every_sweep(one)))
+
+    for batch, lines in ((done, 200), (running, 2000)):
+        await service.until(batch)
+        assert len(await service.results(batch)) == lines
+        await service.audit(batch)
+
+
+async def test_checkpoints_go_with_the_end_of_their_batch_and_not_before(service: Service) -> None:
+    service.worker_stops[0].set()
+    await service.workers[0]
+    slow = SimulatedSettings(latency=Latency(decode_seconds_per_token=0.02), max_num_seqs=4)
+    service.add_worker(SimulatedEngine(slow), slots=4, checkpoint_seconds=0.1)
+    batch = await service.submit(line(f"r{n}") for n in range(24))
+    async with asyncio.timeout(30):
+        while not await segments(service):
+            await asyncio.sleep(0.02)
+    assert not await sweeper(service).sweep_segments_once()
+
+    await service.until(batch)
+
+    kept = await segments(service)
+    assert kept
+    assert await sweeper(service).sweep_segments_once()
+    assert not await sweeper(service).sweep_segments_once()
+    assert await segments(service) == []
+    for key in kept:
+        with pytest.raises(ObjectMissing):
+            await service.store.get(key)
+    await service.audit(batch)
+
+
+async def segments(service: Service) -> list[str]:
+    """The objects of all checkpoints that rows point at."""
+    rows = await service.db.fetch("test", "SELECT object_key FROM chunk_segments", {})
+    return [row.object_key for row in rows]

@@ -46,7 +46,7 @@ async def prepare_bucket(url: str, *, settings: StoreSettings) -> BucketReport |
 
 
 def _prepare(bucket: str, prefix: str, settings: StoreSettings) -> BucketReport:
-    client = _client(settings)
+    client = connect(settings)
     try:
         created = _create(client, bucket, settings.region)
         rule = _add_rule(client, bucket, prefix, settings.stale_upload_days)
@@ -57,8 +57,8 @@ def _prepare(bucket: str, prefix: str, settings: StoreSettings) -> BucketReport:
 
 def _create(client: "S3Client", bucket: str, region: str) -> bool:
     try:
-        _asked(client.head_bucket, Bucket=bucket)
-    except _Refused as refused:
+        asked(client.head_bucket, Bucket=bucket)
+    except Refused as refused:
         if refused.code not in {"404", "NoSuchBucket"}:
             raise _unavailable(bucket, refused) from refused
     else:
@@ -66,8 +66,8 @@ def _create(client: "S3Client", bucket: str, region: str) -> bool:
     # AWS refuses its default region when it is named, and demands any other.
     where = {} if region == AWS_DEFAULT_REGION else {"CreateBucketConfiguration": {"LocationConstraint": region}}
     try:
-        _asked(client.create_bucket, Bucket=bucket, **where)
-    except _Refused as refused:
+        asked(client.create_bucket, Bucket=bucket, **where)
+    except Refused as refused:
         if refused.code != "BucketAlreadyOwnedByYou":  # another process of ours was faster
             raise _unavailable(bucket, refused) from refused
         return False
@@ -83,12 +83,12 @@ def _add_rule(client: "S3Client", bucket: str, prefix: str, days: int) -> bool:
     }
     try:
         others = [rule for rule in _rules(client, bucket) if rule.get("ID") != RULE_ID]
-        _asked(
+        asked(
             client.put_bucket_lifecycle_configuration,
             Bucket=bucket,
             LifecycleConfiguration={"Rules": [*others, ours]},
         )
-    except _Refused as refused:
+    except Refused as refused:
         if refused.code in NO_LIFECYCLE:
             return False
         raise _unavailable(bucket, refused) from refused
@@ -99,15 +99,15 @@ def _rules(client: "S3Client", bucket: str) -> "list[LifecycleRuleUnionTypeDef]"
     # Writing the configuration replaces all of it: what is there has to be read first and sent along.
     found: list[LifecycleRuleUnionTypeDef]
     try:
-        found = _asked(client.get_bucket_lifecycle_configuration, Bucket=bucket)["Rules"]
-    except _Refused as refused:
+        found = asked(client.get_bucket_lifecycle_configuration, Bucket=bucket)["Rules"]
+    except Refused as refused:
         if refused.code == "NoSuchLifecycleConfiguration":
             return []
         raise
     return found
 
 
-class _Refused(Exception):
+class Refused(Exception):
     """The server's answer is an error; ``code`` is S3's name for it or the HTTP status."""
 
     def __init__(self, code: str) -> None:
@@ -115,25 +115,27 @@ class _Refused(Exception):
         self.code = code
 
 
-def _asked(call: Callable[..., Any], **arguments: Any) -> Any:
+def asked(call: Callable[..., Any], **arguments: Any) -> Any:
+    """Ask the server. Raises Refused for an error of its own, StoreUnavailable where it does not answer."""
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 (see the module's docstring)
 
     try:
         return call(**arguments)
     except ClientError as error:
-        raise _Refused(str(error.response.get("Error", {}).get("Code", ""))) from error
+        raise Refused(str(error.response.get("Error", {}).get("Code", ""))) from error
     except BotoCoreError as error:
         reason = type(error).__name__
         raise StoreUnavailable(f"The object store did not answer ({reason}). Check its endpoint.") from error
 
 
-def _unavailable(bucket: str, refused: _Refused) -> StoreUnavailable:
+def _unavailable(bucket: str, refused: Refused) -> StoreUnavailable:
     return StoreUnavailable(
         f"The object store refused to give us the bucket {bucket} ({refused.code}). Check the key and its permissions."
     )
 
 
-def _client(settings: StoreSettings) -> "S3Client":
+def connect(settings: StoreSettings) -> "S3Client":
+    """Make a plain client; importing it costs the memory this module speaks of."""
     import boto3  # noqa: PLC0415 (see the module's docstring)
     from botocore.config import Config  # noqa: PLC0415
 

@@ -32,6 +32,18 @@ REMEMBERED_FOLDERS: Final = 4096
 WRITEV_PIECES: Final = 512
 
 
+def remove_abandoned(root: Path) -> int:
+    """Remove the places of processes that died, in a store's folder; returns how many. Safe beside any live one."""
+    area = root / FOLDER
+    if not area.is_dir():
+        return 0
+    doorkeeper = _locked(area / LOCK)
+    try:
+        return _sweep(area)
+    finally:
+        os.close(doorkeeper)
+
+
 class Staging:
     """This process's staging place in a store's folder. Thread-safe."""
 
@@ -190,7 +202,8 @@ def _locked(path: Path, *, wait: bool = True) -> int:
     return descriptor
 
 
-def _sweep(area: Path) -> None:
+def _sweep(area: Path) -> int:
+    removed = 0
     for place in area.iterdir():
         if not place.is_dir():
             continue
@@ -199,3 +212,5 @@ def _sweep(area: Path) -> None:
             if lock >= 0:
                 shutil.rmtree(place, ignore_errors=True)
                 os.close(lock)
+                removed += 1
+    return removed

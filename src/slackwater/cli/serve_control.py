@@ -10,7 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from slackwater.cli.site import NO_SEAMS, Seams, Site, clock, new_uuid, now, open_site, stop_event
+from slackwater.blobs.leftovers import remove_leftovers
+from slackwater.cli.site import NO_SEAMS, Seams, Site, clock, new_uuid, now, open_site, stop_event, store_settings
 from slackwater.config import Settings
 from slackwater.db.election import ElectionLock
 from slackwater.domain.bodies import BodyRules
@@ -81,7 +82,15 @@ def _stages(site: Site, leader: Leader) -> list[Stage]:
         revoked=site.metrics.lease("lost").inc,
         returns=ClaimReturns(site.db),
     )
-    sweeper = Sweeper(db=site.db, store=site.store, keep_seconds=site.settings.keep_chunks_days * _DAY_SECONDS, now=now)
+    sweeper = Sweeper(
+        db=site.db,
+        store=site.store,
+        keep_seconds=site.settings.keep_chunks_days * _DAY_SECONDS,
+        now=now,
+        leftovers=lambda since: remove_leftovers(
+            site.settings.store_url, settings=store_settings(site.settings), untouched_since=since
+        ),
+    )
     planner = Planner(
         db=site.db,
         blobs=site.store,
@@ -99,6 +108,8 @@ def _stages(site: Site, leader: Leader) -> list[Stage]:
         Stage(name="sweep", once=sweeper.sweep_files_once, rest_seconds=_SWEEP_SECONDS),
         Stage(name="sweep", once=sweeper.sweep_batches_once, rest_seconds=_SWEEP_SECONDS),
         Stage(name="sweep", once=sweeper.sweep_orphans_once, rest_seconds=_ORPHAN_SECONDS),
+        Stage(name="sweep", once=sweeper.sweep_leftovers_once, rest_seconds=_ORPHAN_SECONDS),
+        Stage(name="sweep", once=sweeper.sweep_segments_once, rest_seconds=_SWEEP_SECONDS),
         Stage(name="sweep", once=sweeper.forget_repeats_once, rest_seconds=_SWEEP_SECONDS),
         Stage(name="sweep", once=sweeper.forget_workers_once, rest_seconds=_SWEEP_SECONDS),
     ]

@@ -1,6 +1,6 @@
 """Sweep: what may go, goes. Every pass is bounded and idempotent, and touches nothing that a live process writes."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -13,11 +13,13 @@ from slackwater.db.queue.sweeping import (
     EndedBatch,
     expire_files,
     forget_repeats,
+    forget_segments,
     forget_workers,
     mark_purged,
     needed_objects,
     purgeable_files,
     referenced_keys,
+    spent_segments,
     sweep_chunks,
     sweepable_batches,
 )
@@ -25,6 +27,11 @@ from slackwater.db.session import Database
 
 _LOG: Final = structlog.get_logger("slackwater.sweep")
 _GROUP: Final = 1000
+_MOST_ORPHANS: Final = 20_000
+
+
+async def _nothing_left(_untouched_since: datetime) -> int:
+    return 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,6 +43,8 @@ class Sweeper:
     keep_seconds: float
     now: Callable[[], datetime]
     """The time, aware; only compared with the age of objects, in days."""
+    leftovers: Callable[[datetime], Awaitable[int]] = _nothing_left
+    """Removes what dead writers left half made in the store and nobody touched since then; returns how many."""
     orphan_age: timedelta = timedelta(days=1)
     """An object that no row names may go once it is so old: its writer has made the row by then, or never will."""
 
@@ -68,7 +77,7 @@ class Sweeper:
     async def sweep_orphans_once(self) -> bool:
         """Remove objects that no row names: uploads, plans, parts and results whose writer died before its row.
 
-        One look at every object of the store; returns whether any went.
+        One look at every object of the store, ended early where that many go; returns whether any went.
         """
         removed = 0
         for folder in keys.FOLDERS:
@@ -80,10 +89,30 @@ class Sweeper:
                 if len(owners) == _GROUP:
                     removed += await self._remove_orphans(owners)
                     owners = {}
+                if removed >= _MOST_ORPHANS:
+                    break
             removed += await self._remove_orphans(owners)
         if removed:
             _LOG.info("orphan objects removed", objects=removed)
         return removed > 0
+
+    async def sweep_leftovers_once(self) -> bool:
+        """Remove half-made uploads and staged files whose writers are gone; returns whether there were any."""
+        removed = await self.leftovers(self.now() - self.orphan_age)
+        if removed:
+            _LOG.info("half-made objects removed", objects=removed)
+        return removed > 0
+
+    async def sweep_segments_once(self) -> bool:
+        """Remove the checkpoints of ended batches; returns whether there were any.
+
+        Until then they are worth keeping: where a result is lost, its lines need not all run again.
+        """
+        spent = await spent_segments(self.db)
+        if spent:
+            await self.store.delete([segment.object_key for segment in spent], stage="sweep.segment")
+            await forget_segments(self.db, spent)
+        return bool(spent)
 
     async def _remove_orphans(self, owners: dict[str, str]) -> int:
         """Remove those of the objects that nobody needs; returns how many."""

@@ -586,6 +586,22 @@ WITH ended AS (
 )
 DELETE FROM chunks c USING ended e WHERE c.batch_id = e.id;
 
+-- name: spent_segments
+-- Checkpoints of batches that have ended: nobody takes them over any more.
+SELECT s.batch_id, s.seq, s.segment_no, s.object_key
+FROM chunk_segments s
+JOIN batches b ON b.id = s.batch_id
+WHERE b.status IN ('completed', 'failed', 'expired', 'cancelled')
+ORDER BY s.batch_id, s.seq, s.segment_no
+LIMIT %(limit)s;
+
+-- name: forget_segments
+-- Rows of checkpoints whose objects are gone.
+DELETE FROM chunk_segments s
+USING unnest(%(batch_ids)s::text[], %(seqs)s::int[], %(segment_nos)s::int[]) AS g (batch_id, seq, segment_no)
+WHERE s.batch_id = g.batch_id AND s.seq = g.seq AND s.segment_no = g.segment_no
+RETURNING s.batch_id;
+
 -- name: expire_files
 -- Files past their time are hidden like deleted ones.
 WITH old AS MATERIALIZED (
@@ -658,9 +674,9 @@ SELECT 'model_workers', m.id, count(w.state) FROM models m
 LEFT JOIN live_workers w ON m.id = ANY (w.models) AND w.state <> 'lost' GROUP BY m.id;
 
 -- name: forget_workers
--- Workers that fell silent long ago.
+-- Workers that fell silent long ago, an hour at the least: one that is only cut off must find its row when it is back.
 DELETE FROM workers w
-WHERE w.heartbeat_at < now() - make_interval(secs => %(keep_seconds)s)
+WHERE w.heartbeat_at < now() - make_interval(secs => greatest(%(keep_seconds)s, 3600))
   AND NOT EXISTS (SELECT 1 FROM chunks c WHERE c.worker_id = w.id AND c.state = 'leased')
 RETURNING w.id;
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from slackwater.db.queue.statements import SQL
 from slackwater.db.session import Database
@@ -22,6 +23,15 @@ class PurgeableFile:
     """A hidden file whose bytes nobody needs."""
 
     file_id: FileId
+    object_key: str
+
+
+class SpentSegment(NamedTuple):
+    """A checkpoint of a batch that has ended."""
+
+    batch_id: BatchId
+    seq: int
+    segment_no: int
     object_key: str
 
 
@@ -67,6 +77,22 @@ async def purgeable_files(db: Database, *, limit: int = 200) -> list[PurgeableFi
 async def mark_purged(db: Database, file_ids: Sequence[FileId]) -> None:
     """Remember that the bytes of these files are gone."""
     await db.fetch("sweep.purged", SQL["mark_purged"], {"file_ids": list(file_ids)})
+
+
+async def spent_segments(db: Database, *, limit: int = 1000) -> list[SpentSegment]:
+    """Return checkpoints that nobody will take over any more: those of batches that have ended."""
+    rows = await db.fetch("sweep.spent", SQL["spent_segments"], {"limit": limit})
+    return [SpentSegment(row.batch_id, row.seq, row.segment_no, row.object_key) for row in rows]
+
+
+async def forget_segments(db: Database, segments: Sequence[SpentSegment]) -> None:
+    """Delete the rows of checkpoints whose objects are gone."""
+    params = {
+        "batch_ids": [segment.batch_id for segment in segments],
+        "seqs": [segment.seq for segment in segments],
+        "segment_nos": [segment.segment_no for segment in segments],
+    }
+    await db.fetch("sweep.segments", SQL["forget_segments"], params)
 
 
 async def forget_workers(db: Database, *, keep_seconds: float) -> int:
