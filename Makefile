@@ -63,7 +63,7 @@ unit: setup ## Unit tests; every branch of domain/ must be taken
 	$(RUN) coverage run -m pytest tests/unit --quiet
 	$(BIN)/coverage report
 
-test: setup engine .tools/.unpacked ## All tests, on real PostgreSQL, S3 and vLLM
+test: setup engine .tools/.unpacked .tools/.strace ## All tests, on real PostgreSQL, S3 and vLLM
 	$(RUN) pytest -n $(PROCESSES) --dist loadgroup --no-loadscope-reorder $(PYTEST)
 
 soak: setup ## Work for SECONDS=600 while everything dies as SEED=1 draws it; audit every batch
@@ -98,6 +98,22 @@ engine: setup ## Make the engine's own environment (vLLM) in .engine, unless ENG
 	  ln -sf ../root/usr/bin/promtool ../root/usr/bin/prometheus ../root/usr/sbin/nginx bin/; \
 	else \
 	  echo "No prometheus, no nginx and no apt-get here: the tests that need them will say that they were skipped."; \
+	fi
+	@touch $@
+
+# With a stamp of its own: whoever unpacked the others before there was this one gets it, too.
+.tools/.strace:
+	@mkdir -p .tools/bin
+	@if command -v strace > /dev/null; then \
+	  ln -sf $$(command -v strace) .tools/bin/; \
+	elif command -v apt-get > /dev/null; then \
+	  echo "Unpacking strace into .tools"; \
+	  cd .tools; \
+	  $(DOWNLOAD) strace || { apt-get -qq update; $(DOWNLOAD) strace; }; \
+	  dpkg -x strace_*.deb root; rm strace_*.deb; \
+	  ln -sf ../root/usr/bin/strace bin/; \
+	else \
+	  echo "No strace and no apt-get here: the test that needs it will say that it was skipped."; \
 	fi
 	@touch $@
 

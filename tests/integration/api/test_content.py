@@ -151,6 +151,20 @@ async def test_a_read_that_fails_half_way_breaks_the_connection(deps: ApiDepende
         assert (await api.http().get("/healthz")).status_code == 200
 
 
+async def test_the_stock_client_sees_an_error_and_no_file_where_a_read_fails(
+    deps: ApiDependencies, tmp_path: Path
+) -> None:
+    deps, _ = reading(deps, 3, StoreUnavailable("the object store does not answer; try again shortly"))
+    async with running_api(deps) as api:
+        made = await upload(api, bytes(10 * 65536))
+
+        with pytest.raises(openai.APIConnectionError):
+            await api.sdk().files.content(made.id)
+        with pytest.raises(httpx2.RemoteProtocolError):
+            async with api.sdk().files.with_streaming_response.content(made.id) as streamed:
+                await streamed.stream_to_file(tmp_path / "torso")
+
+
 async def test_a_store_that_is_down_at_the_start_is_a_503(deps: ApiDependencies) -> None:
     deps, _ = reading(deps, 0, StoreUnavailable("the object store does not answer; try again shortly"))
     async with running_api(deps) as api:
