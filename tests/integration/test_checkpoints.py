@@ -14,6 +14,8 @@ from slackwater.domain.cutting import CutRules
 from slackwater.domain.errors import StoreUnavailable
 from slackwater.domain.ids import BatchId
 from slackwater.inference.simulated import Latency, SimulatedEngine, SimulatedSettings
+from slackwater.inference.simulated_answers import OutputLength
+from slackwater.inference.simulated_writer import SimulatedModel
 from tests.cases.recording import RecordingEngine, WatchedStore
 from tests.service import Service, line, running_service
 
@@ -84,6 +86,33 @@ async def test_whoever_takes_over_a_dead_workers_chunk_runs_only_the_rest(servic
     assert len(await service.results(batch)) == LINES
     report = await service.audit(batch)
     assert report.lines == LINES
+
+
+async def test_a_lost_worker_costs_at_most_one_checkpoint_interval_of_each_slot(service: Service) -> None:
+    interval_seconds, line_seconds = 1.0, 0.25
+    steady = SimulatedSettings(
+        model=SimulatedModel(length=OutputLength(median_tokens=5, sigma=0.0)),
+        latency=Latency(decode_seconds_per_token=line_seconds / 5),
+        max_num_seqs=SLOTS,
+    )
+    first, second = (RecordingEngine(SimulatedEngine(steady)) for _ in range(2))
+    service.add_worker(first, slots=SLOTS, checkpoint_seconds=interval_seconds)
+    batch = await submit(service)
+    async with asyncio.timeout(60):
+        # Ten rounds of the slots: two checkpoints were due, and the third soon is.
+        while len(first.finished) < 10 * SLOTS:
+            await asyncio.sleep(0.01)
+    await kill(service)
+    finished = set(first.finished)
+
+    service.add_worker(second, slots=SLOTS, checkpoint_seconds=interval_seconds)
+
+    assert (await service.until(batch)).succeeded == LINES
+    again = sum(one.body in finished for one in second.sent)
+    assert len({one.body for one in (*first.sent, *second.sent)}) == LINES
+    # What ended in the interval, with half of another for writing what the last one kept.
+    assert again <= SLOTS * 1.5 * interval_seconds / line_seconds
+    await service.audit(batch)
 
 
 async def test_a_chunk_that_loses_every_worker_still_ends(service: Service) -> None:
