@@ -1,6 +1,8 @@
 """A seam that stops a transaction at a named stage until a test lets it go on."""
 
 import asyncio
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -24,12 +26,24 @@ class SteppingSeam:
 
     def __init__(self) -> None:
         self._held: dict[Point, Step] = {}
+        self._steps: list[Step] = []
 
     def hold(self, when: Literal["before", "after"], stage: str) -> Step:
         """Stop the next transaction of a stage before or after its commit."""
         step = Step()
         self._held[when, stage] = step
+        self._steps.append(step)
         return step
+
+    @contextlib.contextmanager
+    def letting_go(self) -> Iterator[None]:
+        """Hold nothing once the block has ended: a test that fails must not hang."""
+        try:
+            yield
+        finally:
+            self._held.clear()
+            for step in self._steps:
+                step.go_on.set()
 
     async def before_commit(self, stage: str) -> None:
         """See TransactionSeam."""

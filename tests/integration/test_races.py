@@ -1,6 +1,7 @@
 """Races, stepped through the transactions' seam: both ways round, and every batch ends with the auditor."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
@@ -40,9 +41,12 @@ async def stepped(database_url: str, seam: SteppingSeam) -> AsyncIterator[Databa
 
 
 @pytest.fixture
-async def service(stepped: Database, store: BlobStore, database_url: str, tmp_path: Path) -> AsyncIterator[Service]:
+async def service(
+    stepped: Database, store: BlobStore, database_url: str, tmp_path: Path, seam: SteppingSeam
+) -> AsyncIterator[Service]:
     async with running_service(stepped, store, database_url, tmp_path, cut=ONE_CHUNK) as running:
-        yield running
+        with seam.letting_go():
+            yield running
 
 
 async def submit(service: Service, lines: int = LINES) -> BatchId:
@@ -215,25 +219,33 @@ async def test_an_input_deleted_before_it_is_planned_stays_readable_to_its_batch
 async def test_a_worker_whose_lease_lapsed_commits_and_keeps_nothing(
     stepped: Database, store: BlobStore, database_url: str, tmp_path: Path, seam: SteppingSeam, late: str
 ) -> None:
-    async with running_service(stepped, store, database_url, tmp_path, engines=[], cut=ONE_CHUNK) as service:
+    async with contextlib.AsyncExitStack() as stack:
+        service = await stack.enter_async_context(
+            running_service(stepped, store, database_url, tmp_path, engines=[], cut=ONE_CHUNK)
+        )
+        stack.enter_context(seam.letting_go())
         slow = SLOW if late == "work.checkpoint" else SimulatedSettings()
         step = seam.hold("before", late)
         service.add_worker(SimulatedEngine(slow), slots=8, checkpoint_seconds=0.2)
         batch = await submit(service, 120)
         await step.wait()
-        # It freezes here for longer than its lease: its name passes to a new process, and its chunk with it.
-        frozen = service.workers[0]
-        service.add_worker(SimulatedEngine(), name="worker-1")
-
+        # It freezes here, for longer than its lease lasts.
+        beat = seam.hold("before", "work.sync")
+        await beat.wait()
+        await stepped.fetch("test", "UPDATE workers SET heartbeat_at = now() - interval '1 hour'", {})
+        service.add_worker(SimulatedEngine())
         ended = await service.until(batch)
-        (before,) = await stepped.fetch("test", "SELECT count(*) AS n FROM usage_ledger", {})
-        step.go_on.set()
-        await asyncio.gather(frozen, return_exceptions=True)
+        counted = "SELECT (SELECT count(*) FROM usage_ledger) AS commits, (SELECT count(*) FROM chunk_segments) AS kept"
+        before = await stepped.fetch("test", counted, {})
 
-        (after,) = await stepped.fetch("test", "SELECT count(*) AS n FROM usage_ledger", {})
-        segments = await stepped.fetch("test", "SELECT 1 FROM chunk_segments", {})
+        passed = seam.hold("after", late)
+        step.go_on.set()
+        await passed.wait()
+
         assert (ended.status, ended.succeeded) == ("completed", 120)
-        assert (before.n, after.n, len(segments)) == (1, 1, 0)
+        assert [tuple(row) for row in await stepped.fetch("test", counted, {})] == [tuple(*before)] == [(1, 0)]
+        passed.go_on.set()
+        beat.go_on.set()
         assert len(await service.results(batch)) == 120
         await service.audit(batch)
 
