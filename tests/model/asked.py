@@ -60,6 +60,8 @@ class Batch:
     seen: BatchRecord | None = None
     """As it was shown last."""
     ended: timedelta | None = None
+    leases_when_paused: set[Any] | None = None
+    """Those of its chunks at the last look, if it was paused then."""
     deleted: set[FileId] = field(default_factory=set)
     """Result files that were deleted."""
 

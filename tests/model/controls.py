@@ -76,7 +76,9 @@ class Controls(Customers):
             self.run(self.pass_time(left))
         self.does(who, lambda control: control.finisher.expire_once(), mishap)
 
-    @rule(who=at, mishap=mishaps, what=st.sampled_from(["files", "batches", "orphans", "repeats", "workers"]))
+    @rule(
+        who=at, mishap=mishaps, what=st.sampled_from(["files", "batches", "segments", "orphans", "repeats", "workers"])
+    )
     def sweeps(self, who: int, mishap: Mishap | None, what: str) -> None:
         self.does(who, lambda _: self._sweeps(what), mishap)
 
@@ -86,6 +88,7 @@ class Controls(Customers):
         passes: dict[str, Callable[[], Coroutine[Any, Any, bool]]] = {
             "files": sweeper.sweep_files_once,
             "batches": sweeper.sweep_batches_once,
+            "segments": sweeper.sweep_segments_once,
             "orphans": sweeper.sweep_orphans_once,
             "repeats": sweeper.forget_repeats_once,
             "workers": sweeper.forget_workers_once,

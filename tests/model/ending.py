@@ -81,7 +81,7 @@ class Ending(Oracle):
             self.run(self.audit(batch))
         self.run(self.pass_time(timedelta(seconds=KEEP_SECONDS + 60)))
         for _ in range(_SWEEPS):
-            for what in ("files", "batches", "orphans", "repeats", "workers"):
+            for what in ("files", "segments", "batches", "orphans", "repeats", "workers"):
                 self.sweeps(0, None, what)
         self.promises_are_kept()
         for batch in self.batches:

@@ -1,5 +1,6 @@
 """What must hold after every step: the pure states, the customers' view, and the rows and objects below it."""
 
+from collections import defaultdict
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Final
@@ -72,9 +73,10 @@ class Oracle(Workers):
         page = await list_batches(self.db, tenant_id=self.tenant, dialect="openai", page=_PAGE)
         shown = {record.id: record for record in page.items}
         assert list(shown) == [batch.id for batch in reversed(self.batches)], "the list is not what was made"
-        await self._check_chunks()
+        leases = await self._check_chunks()
         for batch in self.batches:
             await self._check(batch, shown[batch.id])
+            self._check_pause(batch, leases[batch.id])
         await self._check_ledger(shown)
         await self._check_files()
         await self._check_objects()
@@ -103,13 +105,22 @@ class Oracle(Workers):
         ended = record.succeeded + record.errored + record.cancelled + record.expired
         assert ended <= record.total, "more results than lines"
 
+    def _check_pause(self, batch: Batch, leases: set[Any]) -> None:
+        """What is paused may end its leases, and gets no others."""
+        assert batch.seen is not None
+        paused = batch.seen.status == "in_progress" and batch.seen.paused_at is not None
+        if paused and batch.leases_when_paused is not None:
+            assert leases <= batch.leases_when_paused, "a chunk of a paused batch was leased"
+        batch.leases_when_paused = leases if paused else None
+
     async def audit(self, batch: Batch) -> None:
         """Read its files as a stranger would."""
         report = await audit(self.db, self.store, batch.id)
         assert report.sound, report.faults
 
-    async def _check_chunks(self) -> None:
-        """A chunk moves as the pure states say, and one that is done stays as it is."""
+    async def _check_chunks(self) -> defaultdict[str, set[Any]]:
+        """A chunk moves as the pure states say, and one that is done stays as it is. Returns the leases by batch."""
+        leases: defaultdict[str, set[Any]] = defaultdict(set)
         rows = await self.rows("SELECT * FROM chunks")
         for row in rows:
             at, now = (row.batch_id, row.seq), ChunkState(row.state)
@@ -117,9 +128,12 @@ class Oracle(Workers):
             # Between two looks a lease may end and another begin.
             assert now == before or now in CHUNK_MOVES[before] or before == "pending", f"chunk {at}: {before}, {now}"
             self.chunk_states[at] = now
+            if now == "leased":
+                leases[row.batch_id].add(row.token)
             if now == "done":
                 result = (row.commit_no, row.out_key, row.out_sha256, row.err_key, row.err_sha256, row.succeeded)
                 assert self.done_chunks.setdefault(at, result) == result, f"committed chunk {at} changed"
+        return leases
 
     async def _check_ledger(self, shown: dict[Any, BatchRecord]) -> None:
         """What was charged is what was committed, at every moment, and nothing but succeeded lines."""
