@@ -68,7 +68,7 @@ def measure(site: Site, watch: Watch, rounds: int, say: Callable[[str], object])
         batch = _submit(client, "many", _MANY_LINES)
         for turn in range(rounds):
             for name, fault in _faults(site, watch, worker=turn % WORKERS):
-                _until(site, lambda: _ask(site, _BUSY)[0][0] == WORKERS)
+                _until(site, lambda: site.all_alive() and _ask(site, _BUSY)[0][0] == WORKERS)
                 say(f"round {turn + 1} of {rounds}: {name}")
                 fault(name)
                 _until(site, lambda: watch.idle)

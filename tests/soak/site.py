@@ -72,6 +72,14 @@ class Site:
         self._down_until[name] = time.monotonic() + down_seconds
         self.roles.children[name].send_signal(number)
 
+    def all_alive(self) -> bool:
+        """Tell whether every role's probe answers: one that was started again may take a while."""
+        try:
+            ports = self.roles.probes.values()
+            return all(httpx2.get(_health(port), timeout=_ASK_SECONDS).is_success for port in ports)
+        except httpx2.HTTPError:
+            return False
+
     def end_absences(self) -> None:
         """Let every role that is down start again at once."""
         self._down_until = dict.fromkeys(self._down_until, time.monotonic())
@@ -119,8 +127,8 @@ def running_site(
         say("starting the roles")
         for name in ("api", *(f"control-{n}" for n in range(CONTROLS)), *(f"work-{n}" for n in range(WORKERS))):
             site.spawn(name)
-        for name, port in roles.probes.items():
-            roles.wait(f"http://127.0.0.1:{roles.api_port if name == 'api' else port}/healthz", seconds=_START_SECONDS)
+        for port in (roles.api_port, *roles.probes.values()):
+            roles.wait(_health(port), seconds=_START_SECONDS)
         yield site
     finally:
         for child in roles.children.values():
@@ -132,6 +140,10 @@ def running_site(
             for program in (*engines, store):
                 program.kill()
             postgres.stop()
+
+
+def _health(port: int) -> str:
+    return f"http://127.0.0.1:{port}/healthz"
 
 
 async def _prepare(database_url: str) -> dict[str, str]:
