@@ -18,7 +18,7 @@ from hypothesis import note
 
 from slackwater.blobs.local import LocalFolder
 from slackwater.blobs.store import ObjectStore
-from slackwater.domain.errors import DatabaseUnavailable, StoreUnavailable, Unavailable
+from slackwater.domain.errors import DatabaseUnavailable, LeaseLost, StoreUnavailable, Unavailable
 
 When = Literal["before", "after"]
 _ACT_SECONDS: Final = 120.0
@@ -149,7 +149,7 @@ class Died:
 
 @dataclass(frozen=True, kw_only=True)
 class Failed:
-    """A part did not answer, and the act ended with that."""
+    """A part did not answer, or the claim was lost, and the act ended with that."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,7 +210,7 @@ async def _watch(process: Process, task: "asyncio.Task[Any]", others: "set[async
         return Done(value=task.result())
     except ProcessDied:
         return Died()
-    except Unavailable:
+    except (Unavailable, LeaseLost):
         return Failed()
 
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from slackwater.domain.states import TERMINAL
 from tests.model.asked import Batch
-from tests.model.oracle import Oracle
+from tests.model.turns import Turns
 from tests.model.world import GRACE_SECONDS, KEEP_SECONDS
 
 _ROUNDS: Final = 40
@@ -14,7 +14,7 @@ _ROUND: Final = timedelta(seconds=GRACE_SECONDS + 35)
 _SWEEPS: Final = 5
 
 
-class Ending(Oracle):
+class Ending(Turns):
     """Brings an example to its end."""
 
     def teardown(self) -> None:

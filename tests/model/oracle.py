@@ -1,22 +1,19 @@
 """What must hold after every step: the pure states, the customers' view, and the rows and objects below it."""
 
 from collections import defaultdict
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Final
 
-from hypothesis import strategies as st
-from hypothesis.stateful import initialize, invariant, rule
+from hypothesis.stateful import invariant
 
+from slackwater.blobs import keys
 from slackwater.db.batches import BatchRecord, get_batch, list_batches
 from slackwater.db.files import list_files
 from slackwater.db.pages import PageRequest
-from slackwater.domain.ids import FileId
+from slackwater.domain.ids import FileId, LeaseToken
 from slackwater.domain.states import CHUNK_MOVES, TERMINAL, BatchState, ChunkState, may_move
 from slackwater.flow.audit import audit
-from tests.model.asked import KINDS, Batch, Kind
-from tests.model.controls import mishaps
-from tests.model.crossings import Mishap
+from tests.model.asked import Batch
 from tests.model.workers import Workers
 from tests.model.world import EXPIRY_SECONDS, KEEP_SECONDS
 
@@ -32,6 +29,8 @@ class Oracle(Workers):
     def __init__(self) -> None:
         self.done_chunks: dict[tuple[str, int], Any] = {}
         self.chunk_states: dict[tuple[str, int], str] = {}
+        self.tokens: dict[tuple[str, int], LeaseToken] = {}
+        """Of the leases that workers held at the last look."""
         self.sound = True
         """Whether everything held at the last look."""
         super().__init__()
@@ -42,32 +41,6 @@ class Oracle(Workers):
         self.sound = False
         self.run(self._look())
         self.sound = True
-
-    @initialize(kinds=st.lists(st.sampled_from(KINDS), min_size=4, max_size=9).map(tuple), steps=st.integers(0, 4))
-    def begins(self, kinds: tuple[Kind, ...], steps: int) -> None:
-        """Nothing happens to nobody: each example begins with a batch, and more or less of it is done."""
-        self.submits(kinds, None, "error", "24h", None)
-        self._work(steps, lines=3, mishap=None)
-
-    @rule(mishap=mishaps, lines=st.integers(min_value=1, max_value=9))
-    def everything_goes_its_way(self, mishap: Mishap | None, lines: int) -> None:
-        """Plan, lease, work and finish in a row, as on a quiet day, with one mishap of a worker."""
-        self._work(5, lines=lines, mishap=mishap)
-
-    def _work(self, steps: int, *, lines: int, mishap: Mishap | None) -> None:
-        """Do so many of the steps that a batch takes."""
-        self.promises_are_kept()
-        all_steps: tuple[Callable[[], None], ...] = (
-            lambda: self.plans(0, None),
-            lambda: self.worker_obeys(0, None),
-            lambda: self.leads(0, 6, None),
-            lambda: self.worker_obeys(0, None),
-            lambda: self.worker_works(0, lines, "commit", mishap),
-            lambda: self.finishes(1, None),
-        )
-        for act in all_steps[: steps + 1]:
-            act()
-            self.promises_are_kept()
 
     async def _look(self) -> None:
         page = await list_batches(self.db, tenant_id=self.tenant, dialect="openai", page=_PAGE)
@@ -128,12 +101,23 @@ class Oracle(Workers):
             # Between two looks a lease may end and another begin.
             assert now == before or now in CHUNK_MOVES[before] or before == "pending", f"chunk {at}: {before}, {now}"
             self.chunk_states[at] = now
+            held = self.tokens.pop(at, None)
             if now == "leased":
                 leases[row.batch_id].add(row.token)
+                if row.worker_id is not None:
+                    self.tokens[at] = row.token
             if now == "done":
+                assert held is None or self._is_by(row, held), f"chunk {at} was committed under a lost lease"
                 result = (row.commit_no, row.out_key, row.out_sha256, row.err_key, row.err_sha256, row.succeeded)
                 assert self.done_chunks.setdefault(at, result) == result, f"committed chunk {at} changed"
         return leases
+
+    def _is_by(self, row: Any, token: LeaseToken) -> bool:
+        """Whether a chunk was committed by whoever held its lease; where its batch stops the finisher may do it."""
+        batch = next(batch for batch in self.batches if batch.id == row.batch_id)
+        assert batch.seen is not None
+        ours = {keys.part_output_key(batch.id, row.seq, token), keys.part_errors_key(batch.id, row.seq, token), None}
+        return batch.seen.status != "in_progress" or {row.out_key, row.err_key} <= ours
 
     async def _check_ledger(self, shown: dict[Any, BatchRecord]) -> None:
         """What was charged is what was committed, at every moment, and nothing but succeeded lines."""

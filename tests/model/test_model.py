@@ -3,8 +3,8 @@
 The same examples run each time, so that a failure is one of the change at hand. ``SLACKWATER_MODEL_EXAMPLES`` asks for
 so many others, new ones each time (``make model``). A failure is shrunk to the shortest steps that show it.
 
-``asked`` is the customers' view; ``customers``, ``controls`` and ``workers`` are the steps; ``crossings`` is where
-processes die, fail and freeze; ``oracle`` is what must hold after each step, ``ending`` what must hold in the end.
+``asked`` is the customers' view; ``customers``, ``controls``, ``workers`` and ``turns`` are the steps; ``crossings`` is
+where processes die, fail and freeze; ``oracle`` is what must hold after each step, ``ending`` what must in the end.
 """
 
 import logging
@@ -27,7 +27,7 @@ _POINTS = 5
 _EXAMPLES = os.environ.get("SLACKWATER_MODEL_EXAMPLES")
 _SETTINGS = settings(
     max_examples=int(_EXAMPLES or 30),
-    stateful_step_count=40,
+    stateful_step_count=35,
     derandomize=_EXAMPLES is None,
     deadline=None,
     database=None,
