@@ -31,7 +31,7 @@ BIN := .venv/bin
 # What runs may call our tools by name. Not exported: `make setup` must find the Python outside .venv.
 RUN := SLACKWATER_ENGINE_ENVIRONMENT="$(CURDIR)/.engine" SLACKWATER_MODELS_DIR="$(CURDIR)/.models" PATH="$(CURDIR)/$(BIN):$(CURDIR)/.tools/bin:$$PATH"
 
-.PHONY: help setup check lint types unit test model soak recovery demo bench lock wheel engine clean distclean
+.PHONY: help setup check lint types unit test model crashes soak recovery demo bench lock wheel engine clean distclean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,6 +65,9 @@ unit: setup ## Unit tests; every branch of domain/ must be taken
 
 test: setup engine .tools/.unpacked .tools/.strace ## All tests, on real PostgreSQL, S3 and vLLM
 	$(RUN) pytest -n $(PROCESSES) --dist loadgroup --no-loadscope-reorder $(PYTEST)
+
+crashes: setup ## Kill a real process at every crash point, start it again and audit; prints the table
+	$(RUN) python -m tests.crashes
 
 soak: setup ## Work for SECONDS=600 while everything dies as SEED=1 draws it; audit every batch
 	$(RUN) python -m tests.soak --seconds $(SECONDS) --seed $(SEED)

@@ -36,6 +36,12 @@ def test_no_module_writes_past_the_seam(module: str) -> None:
     assert detours((SOURCE / module).read_text(), module) == []
 
 
+def test_an_object_written_beside_the_backend_is_found() -> None:
+    source = "async def f(client):\n    client.put_object(Bucket='b')\n    await obstore.delete_async(store, 'key')\n"
+
+    assert len(detours(source, "blobs/anything.py")) == 2
+
+
 @pytest.mark.parametrize("source", DETOURS.values(), ids=DETOURS)
 def test_a_detour_is_found(source: str) -> None:
     assert len(detours(source, "flow/anything.py")) == 1
