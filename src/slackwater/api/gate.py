@@ -32,7 +32,8 @@ def served_path(path: str) -> str:
     Answered in place, never by a redirect: a redirect turns POST into GET, and some clients drop their key on it.
     """
     path = path.rstrip("/") or "/"
-    return _PREFIX + path if path.split("/", 2)[1] in _RESOURCES else path
+    # `OPTIONS *` asks for no path at all.
+    return _PREFIX + path if path.startswith("/") and path.split("/", 2)[1] in _RESOURCES else path
 
 
 class RequestGate:

@@ -10,6 +10,7 @@ import typer
 
 from slackwater.cli.admin_show import show_rows
 from slackwater.cli.people_exits import exits, say
+from slackwater.domain.endpoints import ENDPOINTS
 from slackwater.domain.ids import KeyId, key_id, tenant_id
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ T = TypeVar("T")
 AsJson = Annotated[bool, typer.Option("--json", help="JSON lines also on a terminal.")]
 
 _ACTOR: Final = "command line"
+_LONGEST_NAME: Final = 100
 _MOST_DAYS: Final = 36_500.0
 _MOST_WEIGHT: Final = 1_000_000.0
 
@@ -61,6 +63,8 @@ def tenant_create(
     from slackwater.cli.site import new_uuid
     from slackwater.db.accounts import create_tenant
 
+    if not name.strip() or len(name) > _LONGEST_NAME:
+        raise typer.BadParameter(f"a name has 1 to {_LONGEST_NAME} characters", param_hint="NAME")
     made = with_database(
         lambda db: create_tenant(
             db,
@@ -149,6 +153,9 @@ def model_add(
     """Make a model known: its lines are accepted, and wait for a worker."""
     from slackwater.db.catalog import add_model
 
+    unknown = [path for path in endpoint or () if path not in ENDPOINTS]
+    if unknown:
+        raise typer.BadParameter(f"{unknown[0]!r} is none of {', '.join(ENDPOINTS)}", param_hint="--endpoint")
     with_database(
         lambda db: add_model(db, model_id=name, actor=_ACTOR, max_model_len=max_model_len, endpoints=endpoint)
     )

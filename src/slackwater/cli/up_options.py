@@ -11,6 +11,7 @@ from slackwater.config import Settings, load
 from slackwater.domain.errors import SetupError
 from slackwater.embedded.demo_model import MODEL_NAME
 from slackwater.embedded.engine_environment import engine_python
+from slackwater.inference.http_client import check_url
 
 DEMO_MODEL: Final = MODEL_NAME.lower()
 """The name under which the small model is served that `slackwater engine install` makes."""
@@ -38,6 +39,9 @@ def start_up(
     else:
         overrides |= {"engine_model": model, "engine_served_name": served_name}
     settings = load(**overrides)
+    if settings.engine == "url" and settings.engine_url is not None:
+        # Here it is one error; in a worker it would be one that is started again and again.
+        check_url(settings.engine_url)
     places = folders(settings, data_dir)
     if settings.engine == "vllm":
         settings = _with_vllm(settings, places.engine, places.models)

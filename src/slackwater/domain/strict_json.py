@@ -115,7 +115,8 @@ def _syntax(text: str, wrong: json.JSONDecodeError) -> Problem:
     if wrong.pos >= len(text.rstrip()) or wrong.msg.startswith("Unterminated string"):
         message = f"This line begins a JSON value that does not end on it. {_ONE_LINE}"
         return Problem(code=_CODE, message=message, fragment=True, opens=text.startswith(("{", "[")))
-    message = f"This line is not valid JSON ({wrong.msg.lower()} at character {wrong.pos + 1}). {_ONE_LINE}"
+    what = wrong.msg.lower().removesuffix(" at")
+    message = f"This line is not valid JSON ({what} at character {wrong.pos + 1}). {_ONE_LINE}"
     return Problem(code=_CODE, message=message, fragment=True)
 
 

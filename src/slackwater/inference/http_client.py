@@ -162,14 +162,24 @@ class _Origin:
     tls: ssl.SSLContext | None
 
 
+def check_url(base_url: str) -> None:
+    """Raise SetupError where no client could be made for this URL; nothing is connected to."""
+    _origin(base_url)
+
+
 def _origin(base_url: str) -> _Origin:
-    url = urlsplit(base_url)
+    # What is wrong with it may be a password: the URL itself is not repeated.
+    wrong = SetupError("The engine's URL must look like http://host:8000; a password or key does not belong in it.")
+    try:
+        url = urlsplit(base_url)
+        port = url.port
+    except ValueError:
+        raise wrong from None
     if url.scheme not in _DEFAULT_PORTS or not url.hostname or url.query or url.fragment or "@" in url.netloc:
-        # What is wrong with it may be a password: the URL itself is not repeated.
-        raise SetupError("The engine's URL must look like http://host:8000; a password or key does not belong in it.")
+        raise wrong
     return _Origin(
         host=url.hostname,
-        port=url.port or _DEFAULT_PORTS[url.scheme],
+        port=port or _DEFAULT_PORTS[url.scheme],
         host_header=url.netloc,
         prefix=url.path.rstrip("/").removesuffix("/v1"),
         tls=ssl.create_default_context() if url.scheme == "https" else None,

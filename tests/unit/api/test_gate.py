@@ -20,6 +20,7 @@ from slackwater.api.gate import served_path
         ("", "/"),
         ("///", "/"),
         ("//batches", "//batches"),
+        ("*", "*"),
     ],
 )
 def test_a_slash_and_a_missing_prefix_do_not_matter(asked: str, served: str) -> None:
