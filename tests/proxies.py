@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final, Literal
 
+from slackwater.inference.simulated_server import stop_listening
+
 How = Literal["reset", "silent", "slow"]
 _PIECE_BYTES: Final = 65_536
 _SLOW_PIECE_SECONDS: Final = 0.05
@@ -58,7 +60,7 @@ class Proxy:
     async def close(self) -> None:
         """End it and every connection."""
         assert self._server is not None
-        self._server.close()
+        await stop_listening(self._server)
         self._end_all()
         await asyncio.gather(*self._pairs, return_exceptions=True)
 

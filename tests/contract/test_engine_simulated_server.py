@@ -1,7 +1,12 @@
 """The simulated engine's server: a process of its own, and what it does with bytes that are no requests."""
 
 import asyncio
+import contextlib
+import gc
+import socket
 import sys
+
+import pytest
 
 from slackwater.inference.openai_server import OpenAIServer
 from slackwater.inference.protocol import ServedModel
@@ -50,3 +55,20 @@ async def test_a_client_that_wants_no_more_is_let_go() -> None:
     assert (await reader.read()).startswith(b"HTTP/1.1 200 OK\r\n")
     writer.close()
     await server.close()
+
+
+@pytest.mark.parametrize("rounds", range(6))
+async def test_a_connection_that_comes_while_it_closes_is_closed_with_it(rounds: int) -> None:
+    server = await serve(SimulatedEngine())
+    host, port = server.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port))) as client:
+        client.settimeout(10)
+        for _ in range(rounds):
+            await asyncio.sleep(0)
+
+        await server.close()
+
+        with contextlib.suppress(ConnectionResetError):
+            assert await asyncio.to_thread(client.recv, 1) == b""
+    assert not server.connections
+    gc.collect()  # Reports what was left open.

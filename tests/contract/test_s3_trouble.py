@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from slackwater.blobs.store import open_store
+from slackwater.inference.simulated_server import stop_listening
 from tests.s3 import BUCKET, S3Server
 
 SLOW_DOWN = (
@@ -34,7 +35,7 @@ class Proxy:
         try:
             yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         finally:
-            server.close()
+            await stop_listening(server)
             for serving in self._serving:
                 serving.cancel()
             await asyncio.gather(*self._serving, return_exceptions=True)

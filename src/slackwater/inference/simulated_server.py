@@ -44,11 +44,25 @@ class SimulatedServer:
 
     async def close(self) -> None:
         """Stop listening, drop every connection, close the engine."""
-        self._listener.close()
+        await stop_listening(self._listener)
         self.drop_connections()
         await self.engine.close()
         # Transports report their end in the loop's next round.
         await asyncio.sleep(0)
+
+
+async def stop_listening(listener: asyncio.Server) -> None:
+    """Close a listener after what it has accepted was made a connection.
+
+    The loop accepts in one round and makes the connection in the next two; a listener that closes in between leaves
+    the socket open for good: https://github.com/python/cpython/issues/109564.
+    """
+    loop = asyncio.get_running_loop()
+    for listening in listener.sockets:
+        loop.remove_reader(listening.fileno())
+    for _ in range(3):
+        await asyncio.sleep(0)
+    listener.close()
 
 
 async def serve(

@@ -11,6 +11,7 @@ from slackwater.domain.errors import EngineReplyTooLarge, EngineTimeout, EngineU
 from slackwater.domain.replies import Reply
 from slackwater.inference.http_client import HttpClient, HttpLimits
 from slackwater.inference.http_connection import retry_after_seconds
+from slackwater.inference.simulated_server import stop_listening
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 CUT = object()
@@ -61,7 +62,7 @@ async def start() -> AsyncIterator[Start]:
 
     yield begin
     for server in servers:
-        server.close()
+        await stop_listening(server)
 
 
 def client_of(script: Script, *, api_key: str | None = None, **limits: float) -> HttpClient:
@@ -343,7 +344,7 @@ async def test_many_requests_at_once_each_get_their_own_answer(start: Start) -> 
         assert [reply.body for reply in replies] == bodies
 
     await client.close()
-    server.close()
+    await stop_listening(server)
 
 
 @pytest.mark.parametrize(
