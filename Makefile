@@ -28,8 +28,10 @@ EXAMPLES ?= 500
 UPGRADE ?=
 
 BIN := .venv/bin
-# What runs may call our tools by name. Not exported: `make setup` must find the Python outside .venv.
-RUN := SLACKWATER_ENGINE_ENVIRONMENT="$(CURDIR)/.engine" SLACKWATER_MODELS_DIR="$(CURDIR)/.models" PATH="$(CURDIR)/$(BIN):$(CURDIR)/.tools/bin:$$PATH"
+# What runs may call our tools by name, and keeps what Python compiled whatever the environment says: the tests start
+# hundreds of processes, and compiling takes most of a short one's time. Not exported: `make setup` must find the
+# Python outside .venv.
+RUN := PYTHONDONTWRITEBYTECODE= SLACKWATER_ENGINE_ENVIRONMENT="$(CURDIR)/.engine" SLACKWATER_MODELS_DIR="$(CURDIR)/.models" PATH="$(CURDIR)/$(BIN):$(CURDIR)/.tools/bin:$$PATH"
 
 .PHONY: help setup check lint types unit test model crashes soak recovery demo bench lock wheel engine clean distclean
 
