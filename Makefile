@@ -11,6 +11,8 @@ MAKEFLAGS += --no-print-directory
 
 # The Python to build .venv from, 3.11 or later.
 PYTHON ?= python3
+# An environment that is active may lack pip.
+BASE_PYTHON = $(shell $(PYTHON) -c 'import sys; print(sys._base_executable)')
 # ENGINE=no leaves the engine's environment alone: the tests that need a real vLLM then say that they were skipped.
 ENGINE ?= yes
 # What to hand to pytest: make test PYTEST="-x tests/integration".
@@ -45,8 +47,8 @@ setup: .venv/.installed ## Make .venv from the locks, with the project itself in
 # Nothing is removed, so that a package being tried out survives; a fresh .venv holds the locks exactly.
 .venv/.installed: requirements/uv.txt requirements/dev.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed: make PYTHON=python3.11 …")'
-	test -x $(BIN)/python || $(PYTHON) -m venv --without-pip .venv
-	test -x $(BIN)/uv || $(PYTHON) -m pip --python $(BIN)/python install --quiet --require-hashes --requirement requirements/uv.txt
+	test -x $(BIN)/python || $(BASE_PYTHON) -m venv --without-pip .venv
+	test -x $(BIN)/uv || $(BASE_PYTHON) -m pip --python $(BIN)/python install --quiet --require-hashes --requirement requirements/uv.txt
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes --requirement requirements/dev.txt
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	touch $@
