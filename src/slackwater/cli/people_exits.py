@@ -89,5 +89,5 @@ def exits() -> Iterator[None]:
         # The reader of our stdout has gone (`| head`): Typer ends this quietly.
         raise
     except OSError as error:
-        say(f"error: {error}")
+        say(f"error: {error.filename}: {error.strerror}" if error.filename else f"error: {error}")
         raise typer.Exit(ExitCode.ERROR) from error

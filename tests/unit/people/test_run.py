@@ -205,7 +205,7 @@ def test_a_refused_batch_leaves_no_file_behind(command: CommandLine, service: Fa
 def test_a_missing_file_is_told(command: CommandLine, tmp_path: Path) -> None:
     result = command("run", str(tmp_path / "none.jsonl"))
     assert result.exit_code == 1
-    assert "none.jsonl" in result.stderr
+    assert result.stderr == f"error: {tmp_path / 'none.jsonl'}: No such file or directory\n"
 
 
 @pytest.mark.parametrize("arguments", [("run",), ("run", "f", "--metadata", "nonsense"), ("run", "f", "--bogus")])
