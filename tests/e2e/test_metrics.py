@@ -63,7 +63,9 @@ async def test_a_batch_moves_every_metric_and_fills_the_dashboard(database_url: 
         targets = {role: f"127.0.0.1:{processes.probes[role]}" for role in processes.probes}
         async with run_prometheus(targets, tmp_path) as prometheus:
             processes.call("model", "add", "simulated")
-            good = [line(f"r{n}", f"Ticket {n}") for n in range(400)]
+            # What is to be seen while lines wait must not be over before the first look.
+            await prometheus.scraped(1)
+            good = [line(f"r{n}", f"Ticket {n}") for n in range(600)]
             odd = [
                 line("retried", "~fault:503*1~"),
                 line("refused", max_tokens=10**6),
