@@ -16,6 +16,8 @@ from argparse import ArgumentParser
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
@@ -42,9 +44,12 @@ _GONE_SECONDS: Final = 600.0
 _FROZEN_SECONDS: Final = 15.0
 _CHECKPOINT_SECONDS: Final = 30.0
 _BOUND_SECONDS: Final = 180.0
+_GRACE_SECONDS: Final = 30.0
+_SINCE_TOLD: Final = "the same since it was told, requests that were running included"
 _TARGETS: Final = {
     "dead worker's chunks run again": 40.0,
     "stopped worker's chunks run again": 2.0,
+    _SINCE_TOLD: _GRACE_SECONDS,
     "leader killed: a new one": 5.0,
     "leader frozen: a new one": 5.0,
     "PostgreSQL restarted: first commit": 10.0,
@@ -67,7 +72,7 @@ def measure(site: Site, watch: Watch, rounds: int, say: Callable[[str], object])
     with _client(site) as client:
         batch = _submit(client, "many", _MANY_LINES)
         for turn in range(rounds):
-            for name, fault in _faults(site, watch, worker=turn % WORKERS):
+            for name, fault in _Faults(site=site, watch=watch, worker=turn % WORKERS).in_order():
                 _until(site, lambda: site.all_alive() and _ask(site, _BUSY)[0][0] == WORKERS)
                 say(f"round {turn + 1} of {rounds}: {name}")
                 fault(name)
@@ -80,45 +85,58 @@ def measure(site: Site, watch: Watch, rounds: int, say: Callable[[str], object])
     return samples
 
 
-def _faults(site: Site, watch: Watch, *, worker: int) -> Iterator[tuple[str, Callable[[str], None]]]:
-    """Yield what befalls the site in one round, each with the figure it is measured by."""
-    killed, stopped = f"work-{worker}", f"work-{(worker + 1) % WORKERS}"
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Faults:
+    """What befalls a site in one round."""
 
-    def end_worker(name: str, number: signal.Signals) -> Callable[[str], None]:
-        def fault(figure: str) -> None:
-            watch.leases_of(name, figure)
-            site.end_role(name, number, down_seconds=_GONE_SECONDS)
+    site: Site
+    watch: Watch
+    worker: int
+    """Which one is killed; the next one is stopped."""
 
-        return fault
+    def in_order(self) -> Iterator[tuple[str, Callable[[str], None]]]:
+        """Yield each with the figure that it is measured by."""
+        dead, stopped, _, killed_leader, frozen_leader, restarted, killed_database, _ = _TARGETS
+        yield dead, self._kill_worker
+        yield stopped, self._stop_worker
+        yield killed_leader, self._kill_leader
+        yield frozen_leader, self._freeze_leader
+        yield restarted, partial(self._restart, self.site.postgres.stop)
+        yield killed_database, partial(self._restart, self.site.postgres.kill)
 
-    def end_leader(figure: str) -> None:
-        leader = site.leader()
-        watch.new_leader(figure)
-        site.end_role(leader, signal.SIGKILL, down_seconds=_FROZEN_SECONDS)
+    def _kill_worker(self, figure: str) -> None:
+        name = f"work-{self.worker}"
+        self.watch.leases_of(name, figure)
+        self.site.end_role(name, signal.SIGKILL, down_seconds=_GONE_SECONDS)
 
-    def freeze_leader(figure: str) -> None:
-        leader = site.leader()
-        watch.new_leader(figure)
-        site.signal_role(leader, signal.SIGSTOP)
+    def _stop_worker(self, figure: str) -> None:
+        """Measure from its end: how long it lets requests end is the grace's affair, and a figure of its own."""
+        name = f"work-{(self.worker + 1) % WORKERS}"
+        told = time.monotonic()
+        self.watch.leases_of(name, _SINCE_TOLD)
+        self.site.end_role(name, signal.SIGTERM, down_seconds=_GONE_SECONDS)
+        _until(self.site, lambda: self.site.roles.children[name].poll() is not None)
+        ended = time.monotonic()
+        _until(self.site, lambda: self.watch.idle)
+        self.watch.seconds[figure] += [max(0.0, told + took - ended) for took in self.watch.seconds[_SINCE_TOLD][-1:]]
+
+    def _kill_leader(self, figure: str) -> None:
+        leader = self.site.leader()
+        self.watch.new_leader(figure)
+        self.site.end_role(leader, signal.SIGKILL, down_seconds=_FROZEN_SECONDS)
+
+    def _freeze_leader(self, figure: str) -> None:
+        leader = self.site.leader()
+        self.watch.new_leader(figure)
+        self.site.signal_role(leader, signal.SIGSTOP)
         end = time.monotonic() + _FROZEN_SECONDS
-        _until(site, lambda: time.monotonic() > end)
-        site.signal_role(leader, signal.SIGCONT)
+        _until(self.site, lambda: time.monotonic() > end)
+        self.site.signal_role(leader, signal.SIGCONT)
 
-    def restart(end: Callable[[], None]) -> Callable[[str], None]:
-        def fault(figure: str) -> None:
-            end()
-            site.postgres.start()
-            watch.next_commit(figure)
-
-        return fault
-
-    figures = iter(_TARGETS)
-    yield next(figures), end_worker(killed, signal.SIGKILL)
-    yield next(figures), end_worker(stopped, signal.SIGTERM)
-    yield next(figures), end_leader
-    yield next(figures), freeze_leader
-    yield next(figures), restart(site.postgres.stop)
-    yield next(figures), restart(site.postgres.kill)
+    def _restart(self, end: Callable[[], None], figure: str) -> None:
+        end()
+        self.site.postgres.start()
+        self.watch.next_commit(figure)
 
 
 def _runs_again(site: Site, client: Client, rounds: int, say: Callable[[str], object]) -> list[float]:
