@@ -1,6 +1,7 @@
 """What a test wants to know of, or do to, a process of a site under test. Linux only, like the service's own limits."""
 
 import asyncio
+import contextlib
 import os
 import resource
 import subprocess
@@ -11,6 +12,9 @@ from typing import Final
 
 _KIB: Final = 1024
 _RESET_PEAK: Final = "5"  # proc(5), /proc/pid/clear_refs
+_LISTENS: Final = "0A"  # include/net/tcp_states.h
+LOOPBACK: Final = "0100007F"
+"""127.0.0.1 as ``listening`` has it."""
 
 
 def resident_bytes(child: subprocess.Popen[bytes]) -> int:
@@ -32,6 +36,22 @@ def limit_file_size(child: subprocess.Popen[bytes], size_bytes: int | None) -> N
     """Let every write past this size fail with EFBIG, in whatever file, as on a disk that is full; None lifts it."""
     soft = resource.RLIM_INFINITY if size_bytes is None else size_bytes
     resource.prlimit(child.pid, resource.RLIMIT_FSIZE, (soft, resource.RLIM_INFINITY))
+
+
+def listening(child: subprocess.Popen[bytes]) -> set[tuple[str, int]]:
+    """Return where a process listens: addresses, as the kernel writes them, and TCP ports."""
+    own = set()
+    for descriptor in Path(f"/proc/{child.pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # It was closed since the folder was read.
+            own.add(str(descriptor.readlink()).removeprefix("socket:[").removesuffix("]"))
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for row in Path(f"/proc/{child.pid}/net/{table}").read_text().splitlines()[1:]:
+            local, state, inode = (row.split()[column] for column in (1, 3, 9))
+            if state == _LISTENS and inode in own:
+                address, port = local.split(":")
+                found.add((address, int(port, 16)))
+    return found
 
 
 async def refuses_to_start(role: str, settings: Mapping[str, str]) -> str:

@@ -6,6 +6,8 @@ Only bytes are replaced, nothing is parsed and written again: several of the fil
 from pathlib import Path
 from typing import Final
 
+from tests.service import jsonl, line
+
 INPUTS: Final = Path(__file__).parent / "inputs"
 CHAT: Final = "/v1/chat/completions"
 EMBEDDINGS: Final = "/v1/embeddings"
@@ -22,6 +24,11 @@ def read(name: str, *, model: str = MODEL, other_model: str = OTHER_MODEL) -> by
 
 def _named(data: bytes, model: str, other_model: str) -> bytes:
     return data.replace(b"test-model-b", other_model.encode()).replace(b"test-model", model.encode())
+
+
+def questions(count: int) -> bytes:
+    """Write a batch input of so many requests, ``r0`` and on, each with a text of its own."""
+    return jsonl(line(f"r{n}", f"question {n}") for n in range(count))
 
 
 def lines(data: bytes) -> list[bytes]:

@@ -18,7 +18,7 @@ from slackwater.domain.replies import Reply
 from slackwater.embedded.postgres import EmbeddedPostgres
 from slackwater.inference.protocol import Engine
 from slackwater.inference.simulated import Latency, SimulatedEngine
-from tests.cases.inputs import CHAT, MODEL, read
+from tests.cases.inputs import CHAT, MODEL, questions, read
 from tests.cases.marks import case
 from tests.cases.recording import RecordingEngine
 from tests.cases.site import Site, own_site, simulated
@@ -27,10 +27,6 @@ from tests.service import jsonl, line
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 GOOD = jsonl([line("a")])
-
-
-def requests(count: int) -> bytes:
-    return jsonl(line(f"r{n}", f"question {n}") for n in range(count))
 
 
 class Panicking(RecordingEngine):
@@ -54,7 +50,7 @@ async def test_a_fault_in_the_runner_ends_its_worker_and_never_the_batch(
 ) -> None:
     engine = Panicking(simulated().inner)
     async with own_site(postgres_server, tmp_path, engines=[engine]) as site:
-        batch = await site.acme.create(await site.acme.upload(requests(5)))
+        batch = await site.acme.create(await site.acme.upload(questions(5)))
         async with asyncio.timeout(30):
             await asyncio.wait(site.service.workers)
         broken = site.service.workers.pop()
@@ -79,7 +75,7 @@ async def test_a_store_that_fails_while_results_are_joined_delays_that_batch_and
             raise StoreUnavailable("the store answers 500")
 
         site.store.before["finish.join"] = fail
-        batch = await site.acme.create(await site.acme.upload(requests(60)))
+        batch = await site.acme.create(await site.acme.upload(questions(60)))
         async with asyncio.timeout(60):
             while failures < 3:
                 # The claim of the attempt that failed is over.
@@ -111,7 +107,7 @@ async def test_a_result_that_comes_after_the_end_changes_nothing(
             await go_on.wait()
 
         site.store.before["work.part"] = hold
-        batch = await site.acme.create(await site.acme.upload(requests(20)))
+        batch = await site.acme.create(await site.acme.upload(questions(20)))
         async with asyncio.timeout(30):
             await held.wait()
         assert (await site.acme.cancel(batch["id"])).json()["status"] == "cancelling"
@@ -136,7 +132,7 @@ async def test_a_batch_that_cannot_be_read_fails_with_its_reason_and_stops_nobod
 ) -> None:
     async with own_site(postgres_server, tmp_path) as site:
         site.held.add("plan")
-        files = [await site.acme.upload(requests(3)) for _ in range(4)]
+        files = [await site.acme.upload(questions(3)) for _ in range(4)]
         strange, gone, garbled, fine = [await site.acme.create(file_id) for file_id in files]
         await site.rows("UPDATE batches SET endpoint = '/v9/strange' WHERE id = %(id)s", id=strange["id"])
         await site.store.inner.delete([keys.input_key(FileId(files[1]))], stage="test")
@@ -225,7 +221,7 @@ async def test_creates_that_nothing_tells_from_new_ones_are_listed_and_can_be_ca
 
 @case("L17")
 async def test_one_file_runs_as_often_as_it_is_asked_for_one_after_the_other_and_at_once(site: Site) -> None:
-    data = requests(6)
+    data = questions(6)
     for _ in range(3):
         assert (await site.acme.run(data)).counts == (6, 6, 0)
     both = await asyncio.gather(site.acme.run(data), site.acme.run(data))
@@ -243,7 +239,7 @@ async def test_lines_wait_for_an_engine_that_is_not_there_yet_and_none_of_them_f
 ) -> None:
     async with own_site(postgres_server, tmp_path, engines=[]) as site:
         await add_model(site.db, model_id=MODEL, actor="test")
-        nobody = await site.acme.create(await site.acme.upload(requests(8)))
+        nobody = await site.acme.create(await site.acme.upload(questions(8)))
         waiting = await site.acme.until(nobody["id"], "in_progress")
         loading = simulated()
         assert isinstance(loading.inner, SimulatedEngine)
@@ -273,7 +269,7 @@ async def test_a_cancel_among_the_last_lines_ends_cancelled_or_whole_and_its_cou
         endings = set()
         for attempt in range(12):
             engine.forget()
-            batch = await site.acme.create(await site.acme.upload(requests(5)))
+            batch = await site.acme.create(await site.acme.upload(questions(5)))
             async with asyncio.timeout(30):
                 while len(engine.finished) < attempt % 6:
                     await asyncio.sleep(0.001)
@@ -295,7 +291,7 @@ async def test_lines_in_flight_at_the_end_and_lines_never_begun_are_all_in_a_fil
 ) -> None:
     engine = simulated(latency=Latency(decode_seconds_per_token=0.1), max_num_seqs=10)
     async with own_site(postgres_server, tmp_path, engines=[engine], worker={"slots": 10}) as site:
-        batch = await site.acme.create(await site.acme.upload(requests(50)))
+        batch = await site.acme.create(await site.acme.upload(questions(50)))
         async with asyncio.timeout(30):
             while len(engine.finished) < 10 or (await engine.load()).running != 10:
                 await asyncio.sleep(0.005)
@@ -325,7 +321,7 @@ async def test_a_window_that_ends_keeps_what_is_done_also_of_a_worker_that_is_lo
     engine = simulated(latency=Latency(decode_seconds_per_token=0.05), max_num_seqs=1)
     worker = {"slots": 1, "checkpoint_seconds": 0.05}
     async with own_site(postgres_server, tmp_path, engines=[engine], worker=worker) as site:
-        batch = await site.acme.create(await site.acme.upload(requests(10)))
+        batch = await site.acme.create(await site.acme.upload(questions(10)))
         async with asyncio.timeout(30):
             while not await site.rows("SELECT 1 FROM chunks WHERE checkpoints > 0 OR state = 'done'"):
                 await asyncio.sleep(0.02)
