@@ -30,7 +30,7 @@ def main() -> int:
     given = _parsed()
     if given.list:
         for each in BENCHMARKS:
-            print(f"{each.name:10}{each.subject}{' (with --full)' if each.full_only else ''}")
+            print(f"{each.name:12}{each.subject}{' (with --full)' if each.full_only else ''}")
         return 0
     if given.write_docs:
         runs = [Results.read(path) for path in given.results or [_RESULTS / LATEST]]

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from bench.checkpoints import measure_checkpoints
 from bench.control_plane import measure_in_process, measure_million
 from bench.engine_real import measure_engine
 from bench.figures import Figure
@@ -32,6 +33,7 @@ BENCHMARKS: Final = (
     ),
     Benchmark(name="http", subject="the same over HTTP, beside a bare aiohttp client", measure=measure_over_http),
     Benchmark(name="steady", subject="one batch at 11,574 lines/s: a thousand million a day", measure=measure_steady),
+    Benchmark(name="checkpoints", subject="the same, with checkpoints every second", measure=measure_checkpoints),
     Benchmark(name="million", subject="one batch of a million lines, once", measure=measure_million, full_only=True),
     Benchmark(name="small", subject="a thousand batches of ten lines, eight customers", measure=measure_small),
     Benchmark(name="idle", subject="one request on an idle service", measure=measure_idle),

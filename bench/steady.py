@@ -14,13 +14,13 @@ from slackwater.inference.simulated_writer import Answer, SimulatedModel, Writer
 
 LINES_PER_SECOND: Final = 11_574.0
 _MOST_FINALIZING_PERCENT: Final = 5.0
-_SLOTS: Final = 256
+SLOTS: Final = 256
 _SAMPLED_LINES: Final = 2000
 
 
 def measure_steady(run: Run) -> Iterator[Figure]:
     """Measure batches whose lines run at about that pace; the pace they had is the first figure."""
-    settings = {"simulated_seconds_per_token": seconds_per_token(), "max_num_seqs": _SLOTS}
+    settings = {"simulated_seconds_per_token": seconds_per_token(), "max_num_seqs": SLOTS}
     with running_site(run.folder / "site", "--simulated", settings=settings) as site:
         warm_up(run, site)
         requests = write_requests(run.folder / "many.jsonl", run.scale.many_lines, line_bytes=SMALL_LINE_BYTES)
@@ -44,4 +44,4 @@ def seconds_per_token() -> float:
         answer = writer.answer(PATH, bytes(request_lines(line, at_start=True)[0].body))
         assert isinstance(answer, Answer)
         lengths.append(answer.output_tokens)
-    return _SLOTS / (LINES_PER_SECOND * sum(lengths) / len(lengths))
+    return SLOTS / (LINES_PER_SECOND * sum(lengths) / len(lengths))
